@@ -1,0 +1,1 @@
+"""Capacity and communication of LLM inference, with the arithmetic behind every number."""

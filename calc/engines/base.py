@@ -1,0 +1,86 @@
+"""The rules in which inference engines differ, as methods of one class each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from calc.items import Item
+
+if TYPE_CHECKING:
+    from calc.layers import Attention, StateMixer
+    from calc.model import ModelSpec
+
+
+@dataclass(frozen=True, slots=True)
+class DcpBackend:
+    """How the partial outputs of a DCP group are combined.
+
+    ``packed_statistics``: elements (of the output's dtype) that carry the LSE
+    beside each head's output in one all-to-all; None means that the LSE is
+    all-gathered in float32 and the corrected outputs are reduce-scattered in
+    ``output_bytes`` a element.
+    """
+
+    id: str
+    packed_statistics: int | None
+    output_bytes: int = 2
+
+
+class Engine:
+    """One engine at one version."""
+
+    id: ClassVar[str]
+    name: ClassVar[str]
+    version: ClassVar[str]
+    backends: ClassVar[dict[str, DcpBackend]]
+    default_backend: ClassVar[str]
+    replicates_query_by_default: ClassVar[tuple[str, ...]]
+    """The backends with which the query projection is replicated unless told otherwise."""
+    dcp_rule: ClassVar[str]
+    """Why K/V attention allows only some dcp sizes, in a few words."""
+    stripes_indexer: ClassVar[bool]
+    """Whether dcp stripes the indexer keys of sparse attention."""
+
+    def kv_heads_per_rank(self, kv_heads: int, tp: int, dcp: int) -> Item:
+        """KV heads whose rows one rank holds."""
+        raise NotImplementedError
+
+    def dcp_values(self, attention: Attention, tp: int) -> list[int]:
+        """The dcp sizes above 1 that this engine allows for K/V attention."""
+        raise NotImplementedError
+
+    def default_state_dtype(self, mixer: StateMixer, conv_dtype: str) -> str:
+        """Recurrent dtype when neither the model nor the user names one."""
+        raise NotImplementedError
+
+    def allowed_state_dtypes(self, mixer: StateMixer) -> tuple[str, ...]:
+        """Dtypes in which this engine can keep a layer's recurrent state."""
+        raise NotImplementedError
+
+    def state_dtypes(self, mixer: StateMixer, conv: str, state: str) -> tuple[str, str]:
+        """(convolution, recurrent) dtypes: the user's, else the model's, else the engine's."""
+        conv_dtype = "bf16" if conv == "auto" else conv
+        if state != "auto":
+            return conv_dtype, state
+        return conv_dtype, mixer.state_dtype or self.default_state_dtype(mixer, conv_dtype)
+
+    def resolve_backend(self, model: ModelSpec, wanted: str) -> str:
+        """The DCP backend in use: the user's, else the model's default here, else the engine's."""
+        if wanted != "auto":
+            return wanted
+        return model.defaults_in(self.id).dcp_backend or self.default_backend
+
+    def resolve_query_replication(self, model: ModelSpec, backend: str, wanted: str) -> bool:
+        """Whether each rank computes the queries of its whole DCP group."""
+        if wanted != "auto":
+            return wanted == "on"
+        default = model.defaults_in(self.id).query_replication
+        if default is not None:
+            return default
+        return backend in self.replicates_query_by_default and self.can_replicate_query(model)
+
+    def can_replicate_query(self, model: ModelSpec) -> bool:
+        """Whether this engine has query replication for every latent layer of the model."""
+        latent = model.latent_mixers
+        return bool(latent) and all(self.id in mixer.query_replication for mixer in latent)

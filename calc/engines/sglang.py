@@ -1,0 +1,57 @@
+"""SGLang 0.5.23."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from calc.engines.base import DcpBackend, Engine
+from calc.items import Item, Status, formula
+from calc.units import exact_div, greater
+
+if TYPE_CHECKING:
+    from calc.layers import Attention, StateMixer
+
+
+@formula(
+    unit="heads",
+    source="SGLang 0.5.23 configs/model_config.py get_num_kv_heads",
+    status=Status.ENGINE,
+)
+def sglang_kv_heads_per_rank(kv_heads: int, tp: int, dcp: int) -> int:
+    """Heads are split over tp/dcp ranks first, and the token axis over dcp."""
+    return greater(1, kv_heads // exact_div(tp, dcp))
+
+
+class Sglang(Engine):
+    id: ClassVar[str] = "sglang"
+    name: ClassVar[str] = "SGLang"
+    version: ClassVar[str] = "0.5.23"
+    # layers/dcp/comm.py: the reduce-scatter runs in float32, fi_a2a carries two float32 slots
+    backends: ClassVar[dict[str, DcpBackend]] = {
+        "ag_rs": DcpBackend("ag_rs", packed_statistics=None, output_bytes=4),
+        "a2a": DcpBackend("a2a", packed_statistics=2),
+        "fi_a2a": DcpBackend("fi_a2a", packed_statistics=4),
+    }
+    default_backend: ClassVar[str] = "a2a"
+    replicates_query_by_default: ClassVar[tuple[str, ...]] = ("a2a", "fi_a2a")
+    dcp_rule: ClassVar[str] = "KV heads are first split over tp / dcp ranks"
+    stripes_indexer: ClassVar[bool] = False
+
+    def kv_heads_per_rank(self, kv_heads: int, tp: int, dcp: int) -> Item:
+        return sglang_kv_heads_per_rank.item(
+            "kv_heads_per_rank", kv_heads=kv_heads, tp=tp, dcp=dcp
+        )
+
+    def dcp_values(self, attention: Attention, tp: int) -> list[int]:
+        kv_heads = attention.kv_heads
+        return [
+            dcp
+            for dcp in range(2, tp + 1)
+            if tp % dcp == 0 and (kv_heads % (tp // dcp) == 0 or (tp // dcp) % kv_heads == 0)
+        ]
+
+    def default_state_dtype(self, mixer: StateMixer, conv_dtype: str) -> str:
+        return "float32"  # configs/mamba_utils.py, unless the environment says otherwise
+
+    def allowed_state_dtypes(self, mixer: StateMixer) -> tuple[str, ...]:
+        return ("bf16", "float32")

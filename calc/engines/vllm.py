@@ -1,0 +1,56 @@
+"""vLLM 0.33.0."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from calc.engines.base import DcpBackend, Engine
+from calc.items import Item, Status, formula
+from calc.units import greater
+
+if TYPE_CHECKING:
+    from calc.layers import Attention, StateMixer
+
+
+@formula(
+    unit="heads",
+    source="vLLM 0.33 config/model.py get_num_kv_heads",
+    status=Status.ENGINE,
+)
+def vllm_kv_heads_per_rank(kv_heads: int, tp: int) -> int:
+    """KV heads are split by tp; beyond that each rank keeps one whole head."""
+    return greater(1, kv_heads // tp)
+
+
+class Vllm(Engine):
+    id: ClassVar[str] = "vllm"
+    name: ClassVar[str] = "vLLM"
+    version: ClassVar[str] = "0.33"
+    # v1/attention/ops/dcp.py: cp_lse_ag_out_rs, dcp_a2a_lse_reduce
+    backends: ClassVar[dict[str, DcpBackend]] = {
+        "ag_rs": DcpBackend("ag_rs", packed_statistics=None, output_bytes=2),
+        "a2a": DcpBackend("a2a", packed_statistics=2),
+    }
+    default_backend: ClassVar[str] = "ag_rs"
+    replicates_query_by_default: ClassVar[tuple[str, ...]] = ()
+    dcp_rule: ClassVar[str] = "only the tp / kv_heads copies of a KV head are striped"
+    stripes_indexer: ClassVar[bool] = True
+
+    def kv_heads_per_rank(self, kv_heads: int, tp: int, dcp: int) -> Item:
+        return vllm_kv_heads_per_rank.item("kv_heads_per_rank", kv_heads=kv_heads, tp=tp)
+
+    def dcp_values(self, attention: Attention, tp: int) -> list[int]:
+        # config/model.py verify_with_parallel_config: only the copies of a head are striped
+        copies = tp // attention.kv_heads
+        group = attention.heads // attention.kv_heads
+        return [
+            dcp
+            for dcp in range(2, copies + 1)
+            if tp % dcp == 0 and copies % dcp == 0 and group % dcp == 0
+        ]
+
+    def default_state_dtype(self, mixer: StateMixer, conv_dtype: str) -> str:
+        return mixer.default_state_dtype or conv_dtype
+
+    def allowed_state_dtypes(self, mixer: StateMixer) -> tuple[str, ...]:
+        return mixer.vllm_state_dtypes

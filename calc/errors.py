@@ -1,0 +1,74 @@
+"""Errors that a person can act on: a code, the field it is about, and values.
+
+The English sentence is ``str(error)``; the page words the same code in other
+languages. Values may hold what a user typed, so a page must never render them
+as Markdown or HTML.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+MESSAGES: dict[str, str] = {
+    # single values
+    "not_an_integer": "{field}: {given} is not a whole number",
+    "not_a_number": "{field}: {given} is not a number",
+    "out_of_range": "{field}: {given} is out of range; allowed: {minimum} to {maximum}",
+    "not_a_choice": "{field}: {given} is not one of {allowed}",
+    "not_divisible": "{dividend} is not divisible by {divisor}",
+    "unknown_field": "{field}: there is no such field",
+    "missing_field": "{field}: this field is missing",
+    "invalid_value": "{field}: {reason}",
+    # presets and models
+    "unknown_preset": "model: there is no preset {given}; known: {allowed}",
+    "preset_invalid": "{file}: {field}: {reason}",
+    "preset_unsourced": "{file}: {field}: no entry of `sources` covers this value",
+    "custom_missing": "spec: model is `custom`, so a description of its layers is needed",
+    "custom_unused": "spec: only a custom model carries a description, and model is {given}",
+    # layout
+    "tp_heads": (
+        "tp: {tp} does not divide the {heads} {what} of {kind} layers; tp may be {allowed}"
+    ),
+    "tp_kv_heads": (
+        "tp: {tp} neither divides the {kv_heads} KV heads nor is a multiple of them; "
+        "tp may be {allowed}"
+    ),
+    "dcp_divides_tp": "dcp: {dcp} does not divide tp = {tp}; dcp may be {allowed}",
+    "dcp_kv_heads": (
+        "dcp: {dcp} is not possible with tp = {tp}, {heads} query heads and {kv_heads} KV heads "
+        "in {engine} ({rule}); dcp may be {allowed}"
+    ),
+    "dcp_kind": "dcp: {engine} has no decode context parallelism for {kind} layers; dcp must be 1",
+    "dcp_nothing": "dcp: this model keeps no attention cache that could be striped; dcp must be 1",
+    "pp_layers": "pp: {pp} stages need at least as many layers; the model has {layers}",
+    # options of an engine
+    "backend_unknown": "dcp_backend: {engine} has no backend {given}; it has {allowed}",
+    "query_replication": (
+        "query_replication: {engine} cannot replicate the query projection for this model "
+        "with backend {backend}"
+    ),
+    "format_kind": "kv_dtype: {given} does not exist for {kind} layers: {reason}",
+    "format_width": "kv_dtype: {given} needs widths divisible by {divisor}; {width} is not",
+    "state_dtype_kind": "{field}: {kind} layers cannot keep their state in {given}; allowed: {allowed}",
+    # links
+    "link_too_long": "link: {length} characters; at most {maximum} are read",
+    "link_unreadable": "link: it cannot be read ({reason})",
+    "link_version": "v: this page reads links of version {supported}, not {given}",
+    "link_unknown_key": "{field}: this key is not part of a link",
+    "link_repeated_key": "{field}: the key appears {times} times in the link",
+    "spec_unreadable": "spec: the description of the custom model cannot be read ({reason})",
+}
+
+
+class CalcError(ValueError):
+    """Input that cannot be: carries ``code`` (see MESSAGES), ``field`` and ``values``."""
+
+    def __init__(self, code: str, field: str | None = None, **values: Any) -> None:
+        self.code = code
+        self.values = values if field is None else {"field": field, **values}
+        super().__init__(MESSAGES[code].format(**self.values))
+
+    @property
+    def field(self) -> str:
+        """The Scenario field (or preset field) that has to change."""
+        return str(self.values.get("field", MESSAGES[self.code].split(":")[0]))

@@ -1,0 +1,144 @@
+"""What every layer kind says about itself: the stores it keeps on one rank."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from calc.items import Item, formula
+from calc.units import Number, ceil_div, lesser, ratio
+
+if TYPE_CHECKING:
+    from calc.engines.base import Engine
+    from calc.formats import KvFormat
+
+Width = Annotated[int, Field(gt=0, le=2**20)]
+Heads = Annotated[int, Field(gt=0, le=2**14)]
+Tokens = Annotated[int, Field(gt=0, le=2**30)]
+
+
+class Part(BaseModel):
+    """A piece of a layer, read strictly: no unknown fields, no strings for numbers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Growth(StrEnum):
+    """How a store grows with the request; also what a prefix hit needs of it."""
+
+    GROWING = "growing"  # one row a token; a hit needs every row from token 0 on
+    WINDOW = "window"  # the last w rows; a hit needs the last w - 1 before the boundary
+    CHUNK = "chunk"  # rows of the current chunk; a hit needs those from the chunk's start
+    STATE = "state"  # fixed size; a hit needs a snapshot exactly at the boundary
+
+
+@dataclass(frozen=True, slots=True)
+class Sharding:
+    """One rank's place: how the layout, engine and formats divide what a layer keeps."""
+
+    tp: int
+    dcp: int
+    engine: Engine
+    kv_format: KvFormat
+    conv_dtype: str = "auto"
+    state_dtype: str = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Something one layer keeps on one rank.
+
+    ``bytes`` is one token's row (growing, window, chunk) or one request's
+    state; ``limit`` the window or chunk in tokens; ``dcp`` the ranks over which
+    the token axis is striped (1: each rank holds every token); ``copies`` the
+    ranks of one TP group that hold these same bytes.
+    """
+
+    name: str
+    kind: str
+    growth: Growth
+    bytes: Item
+    limit: int = 0
+    dcp: int = 1
+    copies: int = 1
+
+    def per_token(self, layers: int) -> Item:
+        """Bytes that one more token of a request adds on a rank over ``layers`` layers.
+
+        For a window or a chunk this is the slope until it is full; a state has none.
+        """
+        return growing_per_token.item(
+            f"{self.kind}.{self.name}.per_token",
+            row_bytes=self.bytes,
+            layers=layers,
+            dcp=self.dcp,
+        )
+
+    def per_request(self, layers: int, context: Number) -> Item:
+        """Bytes of one request of ``context`` tokens on the fullest rank."""
+        key = f"{self.kind}.{self.name}.request"
+        match self.growth:
+            case Growth.STATE:
+                return state_per_request.item(key, bytes_per_layer=self.bytes, layers=layers)
+            case Growth.GROWING:
+                return growing_per_request.item(
+                    key, row_bytes=self.bytes, layers=layers, context=context, dcp=self.dcp
+                )
+            case Growth.WINDOW:
+                return window_per_request.item(
+                    key, row_bytes=self.bytes, layers=layers, context=context, window=self.limit
+                )
+            case Growth.CHUNK:
+                return chunk_per_request.item(
+                    key, row_bytes=self.bytes, layers=layers, context=context, chunk=self.limit
+                )
+
+
+@formula(unit="B/token", source="one row a token, striped over dcp ranks")
+def growing_per_token(row_bytes: int, layers: int, dcp: int) -> Number:
+    """Bytes on one rank per token of one request; a fraction when a stripe is shared."""
+    return ratio(row_bytes * layers, dcp)
+
+
+@formula(unit="B", source="token i lies on rank i mod dcp; the fullest rank holds ceil(S/dcp)")
+def growing_per_request(row_bytes: int, layers: int, context: Number, dcp: int) -> Number:
+    """Rows of one request on the fullest rank."""
+    return row_bytes * layers * ceil_div(context, dcp)
+
+
+@formula(unit="B", source="a window keeps the last w tokens")
+def window_per_request(row_bytes: int, layers: int, context: Number, window: int) -> Number:
+    """Rows of one request in sliding-window layers."""
+    return row_bytes * layers * lesser(context, window)
+
+
+@formula(unit="B", source="the fullest moment of a chunk: min(S, c) tokens")
+def chunk_per_request(row_bytes: int, layers: int, context: Number, chunk: int) -> Number:
+    """Rows of one request in chunked-attention layers, at their peak."""
+    return row_bytes * layers * lesser(context, chunk)
+
+
+@formula(unit="B", source="a state does not depend on the context")
+def state_per_request(bytes_per_layer: int, layers: int) -> Number:
+    """States of one request."""
+    return bytes_per_layer * layers
+
+
+class Mixer(Part):
+    """A token mixer: attention or a recurrence. Subclasses set ``kind`` and widths."""
+
+    projects_output: ClassVar[bool] = True
+    """Whether the mixer ends in an output projection of its own, summed over TP."""
+
+    kind: str
+
+    def stores(self, place: Sharding) -> tuple[Store, ...]:
+        """What one layer keeps on one rank."""
+        raise NotImplementedError
+
+    def split_counts(self) -> dict[str, int]:
+        """Counts that tp must divide, by the name used in messages."""
+        raise NotImplementedError

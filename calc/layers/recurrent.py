@@ -1,0 +1,282 @@
+"""Layers whose memory is a fixed-size state per request.
+
+State shapes per rank are those of vLLM 0.33 ``layers/mamba/mamba_utils.py``
+(``MambaStateShapeCalculator``). A state is split by heads over tp and never
+divided by dcp: the ranks of a DCP group are TP ranks.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from calc.formats import DTYPE_BYTES
+from calc.items import Item, formula
+from calc.layers.base import Growth, Heads, Mixer, Sharding, Store, Width
+from calc.units import exact_div
+
+SHAPES = "vLLM 0.33 layers/mamba/mamba_utils.py MambaStateShapeCalculator"
+
+
+@formula(unit="B", source=SHAPES)
+def state_layer_bytes(
+    conv_elements: int, conv_bytes: int, recurrent_elements: int, state_bytes: int
+) -> int:
+    """One request's convolution window and recurrent state in one layer on one rank."""
+    return conv_elements * conv_bytes + recurrent_elements * state_bytes
+
+
+@formula(unit="elements", source=SHAPES)
+def conv_window(conv_channels: int, tp: int, conv_kernel: int) -> int:
+    """The last K - 1 inputs of a causal convolution over channels split by tp."""
+    return exact_div(conv_channels, tp) * (conv_kernel - 1)
+
+
+@formula(unit="elements", source="layers without a convolution or without a recurrence")
+def nothing_kept() -> int:
+    """No elements."""
+    return 0
+
+
+@formula(unit="channels", source=SHAPES)
+def mamba2_conv_channels(inner_size: int, groups_held: int, state_size: int) -> int:
+    """x, and B and C of every group (extended to tp groups where tp does not divide them)."""
+    return inner_size + 2 * groups_held * state_size
+
+
+@formula(unit="groups", source=SHAPES + " extra_groups_for_head_shards")
+def mamba2_groups_held(groups: int, tp: int) -> int:
+    """Groups after replication: each rank needs a whole one."""
+    return groups if groups % tp == 0 else tp
+
+
+@formula(unit="elements", source=SHAPES)
+def mamba1_state(inner_size: int, tp: int, state_size: int) -> int:
+    """One state vector for each inner channel."""
+    return exact_div(inner_size, tp) * state_size
+
+
+@formula(unit="elements", source=SHAPES)
+def head_states(heads: int, tp: int, key_dim: int, value_dim: int) -> int:
+    """One key x value matrix for each head."""
+    return exact_div(heads, tp) * key_dim * value_dim
+
+
+class StateMixer(Mixer):
+    """A layer with a state: subclasses give its elements on one rank.
+
+    ``default_state_dtype`` is what an engine takes for the recurrent part when
+    neither the model nor the user says anything (None: that of the convolution).
+    """
+
+    default_state_dtype: ClassVar[str | None] = None
+    vllm_state_dtypes: ClassVar[tuple[str, ...]] = ("bf16", "float32")
+
+    state_dtype: Literal["bf16", "float32"] | None = None
+    """The dtype that the model's config or class asks for the recurrent part."""
+
+    def conv_elements(self, tp: int) -> Item:
+        """Elements of the convolution window of one layer on one rank."""
+        raise NotImplementedError
+
+    def recurrent_elements(self, tp: int) -> Item:
+        """Elements of the recurrent state of one layer on one rank."""
+        raise NotImplementedError
+
+    def stores(self, place: Sharding) -> tuple[Store, ...]:
+        conv_dtype, state_dtype = place.engine.state_dtypes(
+            self, place.conv_dtype, place.state_dtype
+        )
+        held = state_layer_bytes.item(
+            f"{self.kind}.state",
+            conv_elements=self.conv_elements(place.tp),
+            conv_bytes=DTYPE_BYTES[conv_dtype],
+            recurrent_elements=self.recurrent_elements(place.tp),
+            state_bytes=DTYPE_BYTES[state_dtype],
+        )
+        return (Store("state", self.kind, Growth.STATE, held),)
+
+
+class Mamba1(StateMixer):
+    """Keeps a short input window and one state vector per inner channel."""
+
+    kind: Literal["mamba1"] = "mamba1"
+    inner_size: Width
+    state_size: Width
+    conv_kernel: Width
+    dt_rank: Width
+
+    def conv_elements(self, tp: int) -> Item:
+        return conv_window.item(
+            f"{self.kind}.conv",
+            conv_channels=self.inner_size,
+            tp=tp,
+            conv_kernel=self.conv_kernel,
+        )
+
+    def recurrent_elements(self, tp: int) -> Item:
+        return mamba1_state.item(
+            f"{self.kind}.recurrent",
+            inner_size=self.inner_size,
+            tp=tp,
+            state_size=self.state_size,
+        )
+
+    def split_counts(self) -> dict[str, int]:
+        return {"inner channels": self.inner_size}
+
+
+class Mamba2(StateMixer):
+    """Keeps a short window of x, B and C, and one head_dim x state_size matrix per head."""
+
+    kind: Literal["mamba2"] = "mamba2"
+    heads: Heads
+    head_dim: Width
+    state_size: Width
+    groups: Heads
+    conv_kernel: Width
+
+    def conv_elements(self, tp: int) -> Item:
+        groups_held = mamba2_groups_held.item(f"{self.kind}.groups", groups=self.groups, tp=tp)
+        channels = mamba2_conv_channels.item(
+            f"{self.kind}.channels",
+            inner_size=self.heads * self.head_dim,
+            groups_held=groups_held,
+            state_size=self.state_size,
+        )
+        return conv_window.item(
+            f"{self.kind}.conv", conv_channels=channels, tp=tp, conv_kernel=self.conv_kernel
+        )
+
+    def recurrent_elements(self, tp: int) -> Item:
+        return head_states.item(
+            f"{self.kind}.recurrent",
+            heads=self.heads,
+            tp=tp,
+            key_dim=self.state_size,
+            value_dim=self.head_dim,
+        )
+
+    def split_counts(self) -> dict[str, int]:
+        return {"heads": self.heads}
+
+
+@formula(unit="channels", source=SHAPES)
+def delta_conv_channels(key_heads: int, key_dim: int, value_heads: int, value_dim: int) -> int:
+    """q and k of the key heads and v of the value heads pass through the convolution."""
+    return 2 * key_heads * key_dim + value_heads * value_dim
+
+
+class GatedDeltaNet(StateMixer):
+    """Keeps a short window of q, k and v, and one key x value matrix per value head."""
+
+    kind: Literal["gdn"] = "gdn"
+    key_heads: Heads
+    key_dim: Width
+    value_heads: Heads
+    value_dim: Width
+    conv_kernel: Width
+
+    def conv_elements(self, tp: int) -> Item:
+        channels = delta_conv_channels.item(
+            f"{self.kind}.channels",
+            key_heads=self.key_heads,
+            key_dim=self.key_dim,
+            value_heads=self.value_heads,
+            value_dim=self.value_dim,
+        )
+        return conv_window.item(
+            f"{self.kind}.conv", conv_channels=channels, tp=tp, conv_kernel=self.conv_kernel
+        )
+
+    def recurrent_elements(self, tp: int) -> Item:
+        return head_states.item(
+            f"{self.kind}.recurrent",
+            heads=self.value_heads,
+            tp=tp,
+            key_dim=self.key_dim,
+            value_dim=self.value_dim,
+        )
+
+    def split_counts(self) -> dict[str, int]:
+        return {"key heads": self.key_heads, "value heads": self.value_heads}
+
+
+class KimiDeltaAttention(StateMixer):
+    """Keeps a short window of q, k and v, and one head_dim x head_dim matrix per head (KDA)."""
+
+    default_state_dtype: ClassVar[str | None] = "float32"
+
+    kind: Literal["kda"] = "kda"
+    heads: Heads
+    head_dim: Width
+    conv_kernel: Width
+    full_rank_gate: bool = False
+
+    def conv_elements(self, tp: int) -> Item:
+        channels = delta_conv_channels.item(
+            f"{self.kind}.channels",
+            key_heads=self.heads,
+            key_dim=self.head_dim,
+            value_heads=self.heads,
+            value_dim=self.head_dim,
+        )
+        return conv_window.item(
+            f"{self.kind}.conv", conv_channels=channels, tp=tp, conv_kernel=self.conv_kernel
+        )
+
+    def recurrent_elements(self, tp: int) -> Item:
+        return head_states.item(
+            f"{self.kind}.recurrent",
+            heads=self.heads,
+            tp=tp,
+            key_dim=self.head_dim,
+            value_dim=self.head_dim,
+        )
+
+    def split_counts(self) -> dict[str, int]:
+        return {"heads": self.heads}
+
+
+class LightningAttention(StateMixer):
+    """Keeps one head_dim x head_dim matrix per head; there is no convolution."""
+
+    # vLLM 0.33 raises "not yet supported" for a float32 state of this kind
+    vllm_state_dtypes: ClassVar[tuple[str, ...]] = ("bf16",)
+
+    kind: Literal["lightning"] = "lightning"
+    heads: Heads
+    head_dim: Width
+
+    def conv_elements(self, tp: int) -> Item:
+        return nothing_kept.item(f"{self.kind}.conv")
+
+    def recurrent_elements(self, tp: int) -> Item:
+        return head_states.item(
+            f"{self.kind}.recurrent",
+            heads=self.heads,
+            tp=tp,
+            key_dim=self.head_dim,
+            value_dim=self.head_dim,
+        )
+
+    def split_counts(self) -> dict[str, int]:
+        return {"heads": self.heads}
+
+
+class ShortConvolution(StateMixer):
+    """Keeps the last K - 1 inputs of a causal convolution and nothing else (LFM2)."""
+
+    kind: Literal["short_conv"] = "short_conv"
+    channels: Width
+    conv_kernel: Width
+
+    def conv_elements(self, tp: int) -> Item:
+        return conv_window.item(
+            f"{self.kind}.conv", conv_channels=self.channels, tp=tp, conv_kernel=self.conv_kernel
+        )
+
+    def recurrent_elements(self, tp: int) -> Item:
+        return nothing_kept.item(f"{self.kind}.recurrent")
+
+    def split_counts(self) -> dict[str, int]:
+        return {"channels": self.channels}

@@ -1,0 +1,124 @@
+"""A model as data: an ordered list of layers, each made of mixers and feed-forward parts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cached_property
+from itertools import accumulate
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from calc.errors import CalcError
+from calc.layers import AnyFfn, AnyMixer, LatentAttention, Mixer, Part
+
+MAX_LAYERS = 2048
+
+
+class Layer(Part):
+    """``count`` equal layers in a row.
+
+    Several mixers or ffns work side by side (Falcon-H1, MLA with its indexer);
+    none at all is a layer without that part. ``parallel_block``: attention and
+    feed-forward read the same input and are summed in one all-reduce.
+    """
+
+    count: Annotated[int, Field(gt=0, le=MAX_LAYERS)] = 1
+    mixers: tuple[AnyMixer, ...] = Field((), max_length=4)
+    ffns: tuple[AnyFfn, ...] = Field((), max_length=4)
+    parallel_block: bool = False
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The mixer kinds of one such layer; ``("none",)`` without any."""
+        return tuple(mixer.kind for mixer in self.mixers) or ("none",)
+
+
+class EngineDefaults(Part):
+    """What an engine sets for this model when the user says nothing."""
+
+    dcp_backend: str | None = None
+    query_replication: bool | None = None
+
+
+class ModelSpec(Part):
+    """Everything the calculator knows of a model; ``layers`` is ordered."""
+
+    id: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.\-]{0,63}$")]
+    name: Annotated[str, Field(min_length=1, max_length=80)]
+    revision: Annotated[int, Field(gt=0, le=10**6)] = 1
+    hidden_size: Annotated[int, Field(gt=0, le=2**20)]
+    vocab_size: Annotated[int, Field(gt=0, le=2**26)]
+    tied_embeddings: bool = False
+    max_context: int | None = Field(None, gt=0, le=2**40)
+    layers: tuple[Layer, ...] = Field(min_length=1, max_length=MAX_LAYERS)
+    engine_defaults: dict[Literal["vllm", "sglang"], EngineDefaults] = {}
+    doubts: tuple[str, ...] = ()
+    sources: dict[str, str] = {}
+
+    @model_validator(mode="after")
+    def _bounded(self) -> ModelSpec:
+        if self.layer_count > MAX_LAYERS:
+            raise ValueError(f"{self.layer_count} layers; at most {MAX_LAYERS} are allowed")
+        return self
+
+    @cached_property
+    def layer_count(self) -> int:
+        """Layers of the whole model, those without a mixer included."""
+        return sum(layer.count for layer in self.layers)
+
+    @cached_property
+    def mixers(self) -> tuple[Mixer, ...]:
+        """The distinct mixers, in order of first appearance."""
+        return tuple(dict.fromkeys(mixer for layer in self.layers for mixer in layer.mixers))
+
+    @cached_property
+    def latent_mixers(self) -> tuple[LatentAttention, ...]:
+        """The distinct latent-attention mixers."""
+        return tuple(mixer for mixer in self.mixers if isinstance(mixer, LatentAttention))
+
+    def defaults_in(self, engine: str) -> EngineDefaults:
+        """This model's defaults in an engine."""
+        for name, defaults in self.engine_defaults.items():
+            if name == engine:
+                return defaults
+        return EngineDefaults()
+
+    @cached_property
+    def _stages(self) -> dict[int, tuple[tuple[Layer, ...], ...]]:
+        return {}
+
+    def stages(self, pp: int) -> tuple[tuple[Layer, ...], ...]:
+        """The layers of each pipeline stage, equal ones counted together.
+
+        As vLLM 0.33 ``distributed/utils.py get_pp_indices``: layers / pp each,
+        and the remainder one by one to the stages before the last.
+        """
+        if pp not in self._stages:
+            sizes = [self.layer_count // pp] * pp
+            for back in range(2, self.layer_count % pp + 2):
+                sizes[-back] += 1
+            ends = list(accumulate(sizes))
+            self._stages[pp] = tuple(
+                tuple(
+                    layer.model_copy(update={"count": count})
+                    for layer, count in Counter(self._one_by_one[end - size : end]).items()
+                )
+                for size, end in zip(sizes, ends, strict=True)
+            )
+        return self._stages[pp]
+
+    @cached_property
+    def _one_by_one(self) -> list[Layer]:
+        single = [(layer.model_copy(update={"count": 1}), layer.count) for layer in self.layers]
+        return [layer for layer, count in single for _ in range(count)]
+
+
+def read_model(data: Any, file: str = "model") -> ModelSpec:
+    """A ModelSpec from plain data; a CalcError names the file, the field and the reason."""
+    try:
+        return ModelSpec.model_validate(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(str(part) for part in first["loc"]) or "model"
+        raise CalcError("preset_invalid", field=field, file=file, reason=first["msg"]) from None
