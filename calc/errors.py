@@ -49,7 +49,9 @@ MESSAGES: dict[str, str] = {
     ),
     "format_kind": "kv_dtype: {given} does not exist for {kind} layers: {reason}",
     "format_width": "kv_dtype: {given} needs widths divisible by {divisor}; {width} is not",
-    "state_dtype_kind": "{field}: {kind} layers cannot keep their state in {given}; allowed: {allowed}",
+    "state_dtype_kind": (
+        "{field}: {kind} layers cannot keep their state in {given}; allowed: {allowed}"
+    ),
     # links
     "link_too_long": "link: {length} characters; at most {maximum} are read",
     "link_unreadable": "link: it cannot be read ({reason})",

@@ -89,7 +89,6 @@ def filled_python(item: Item) -> str:
     return ast.unparse(Fill().visit(copy))
 
 
-
 def _values(item: Item) -> dict[str, Number]:
     return {
         name: bound.value if isinstance(bound, Item) else bound
@@ -138,12 +137,8 @@ def _draw(node: ast.expr, leaf: Callable[[str], str]) -> tuple[str, int]:
             fraction = rf"\left\lceil\frac{{{inner(value)}}}{{{step}}}\right\rceil"
             return rf"{fraction} \cdot {inner(multiple, PRODUCT)}", PRODUCT
         case ast.IfExp(test=ast.Compare() as test, body=body, orelse=orelse):
-            condition = _condition(test, leaf)
-            return (
-                rf"\begin{{cases}}{inner(body)} & {condition}\\"
-                rf"{inner(orelse)} & \text{{else}}\end{{cases}}",
-                ATOM,
-            )
+            lines = rf"{inner(body)} & {_condition(test, leaf)}\\ {inner(orelse)} & \text{{else}}"
+            return rf"\begin{{cases}}{lines}\end{{cases}}", ATOM
     raise ValueError(f"a formula cannot contain {ast.unparse(node)}")
 
 

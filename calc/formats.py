@@ -58,9 +58,7 @@ def dense_row_bytes_nvfp4(kv_heads_per_rank: int, k_dim: int, v_dim: int) -> int
     return kv_heads_per_rank * (exact_div(k_dim + v_dim, 2) + exact_div(k_dim + v_dim, 16))
 
 
-@formula(
-    unit="B/token", source=f"{VLLM} model_executor/layers/attention/mla_attention.py"
-)
+@formula(unit="B/token", source=f"{VLLM} model_executor/layers/attention/mla_attention.py")
 def latent_row_bytes(kv_lora_rank: int, rope_dim: int, element_bytes: int) -> int:
     """One latent vector and one rotary key of one token in one layer; there is no V."""
     return (kv_lora_rank + rope_dim) * element_bytes

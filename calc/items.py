@@ -48,16 +48,19 @@ class Formula(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
 
-    def item(self, key: str, **arguments: Number | Item) -> Item:
-        """Bind the arguments (numbers or Items) and evaluate."""
+    def value(self, **arguments: Number | Item) -> Number:
+        """Evaluate with arguments that are numbers or Items."""
         function: Callable[..., Number] = self.function
-        value = function(
+        return function(
             **{
                 name: bound.value if isinstance(bound, Item) else bound
                 for name, bound in arguments.items()
             }
         )
-        return Item(key, self, arguments, value)
+
+    def item(self, key: str, **arguments: Number | Item) -> Item:
+        """Bind the arguments (numbers or Items) and evaluate."""
+        return Item(key, self, arguments, self.value(**arguments))
 
 
 FORMULAS: dict[str, Formula[Any, Any]] = {}
@@ -113,8 +116,13 @@ class Item:
 
 def total(key: str, unit: str, items: Iterable[Item]) -> Item:
     """The sum of items as an Item that keeps them (an empty sum is 0)."""
-    kept: dict[str, Number | Item] = {item.key: item for item in items}
-    return Item(key, SUMS[unit], kept, sum(item.value for item in kept.values()))  # type: ignore[union-attr]
+    kept: dict[str, Number | Item] = {}
+    value: Number = 0
+    for item in items:
+        again = sum(item.key in name for name in kept)
+        kept[f"{item.key}#{again + 1}" if again else item.key] = item
+        value = value + item.value
+    return Item(key, SUMS[unit], kept, value)
 
 
 def walk(item: Item) -> list[Item]:

@@ -52,9 +52,9 @@ class ModelSpec(Part):
     tied_embeddings: bool = False
     max_context: int | None = Field(None, gt=0, le=2**40)
     layers: tuple[Layer, ...] = Field(min_length=1, max_length=MAX_LAYERS)
-    engine_defaults: dict[Literal["vllm", "sglang"], EngineDefaults] = {}
+    engine_defaults: dict[Literal["vllm", "sglang"], EngineDefaults] = Field({})
     doubts: tuple[str, ...] = ()
-    sources: dict[str, str] = {}
+    sources: dict[str, str] = Field({})
 
     @model_validator(mode="after")
     def _bounded(self) -> ModelSpec:
@@ -119,6 +119,19 @@ def read_model(data: Any, file: str = "model") -> ModelSpec:
     try:
         return ModelSpec.model_validate(data)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = ".".join(str(part) for part in first["loc"]) or "model"
-        raise CalcError("preset_invalid", field=field, file=file, reason=first["msg"]) from None
+        raise first_fault(error, file) from None
+
+
+def read_model_json(text: str | bytes, file: str = "model") -> ModelSpec:
+    """A ModelSpec from JSON text; a CalcError names the file, the field and the reason."""
+    try:
+        return ModelSpec.model_validate_json(text)
+    except ValidationError as error:
+        raise first_fault(error, file) from None
+
+
+def first_fault(error: ValidationError, file: str) -> CalcError:
+    """The first fault that pydantic found, as an error with file, field and reason."""
+    first = error.errors(include_url=False)[0]
+    field = ".".join(str(part) for part in first["loc"]) or "whole"
+    return CalcError("preset_invalid", field=field, file=file, reason=first["msg"])

@@ -18,7 +18,7 @@ from pydantic import Field, ValidationError
 
 from calc.errors import CalcError
 from calc.layers import AnyFfn, AnyMixer, Part
-from calc.model import MAX_LAYERS, EngineDefaults, ModelSpec, read_model
+from calc.model import MAX_LAYERS, EngineDefaults, ModelSpec, first_fault, read_model
 
 FOLDER = Path(__file__).resolve().parent.parent / "presets" / "models"
 CUSTOM = "custom"
@@ -51,10 +51,10 @@ class PresetFile(Part):
     vocab_size: int
     tied_embeddings: bool = False
     max_context: int | None = None
-    mixers: dict[str, AnyMixer] = {}
-    ffns: dict[str, AnyFfn] = {}
+    mixers: dict[str, AnyMixer] = Field({})
+    ffns: dict[str, AnyFfn] = Field({})
     layers: tuple[LayerLine | RepeatBlock, ...]
-    engine_defaults: dict[str, EngineDefaults] = {}
+    engine_defaults: dict[str, EngineDefaults] = Field({})
     doubts: tuple[str, ...] = ()
     sources: dict[str, str]
 
@@ -85,15 +85,13 @@ def read_preset(path: Path) -> ModelSpec:
     """A ModelSpec from one preset file."""
     name = path.name
     try:
-        data = yaml.load(path.read_text(encoding="utf-8"), Loader=_StrictLoader)
+        data = yaml.load(path.read_text(encoding="utf-8"), Loader=_StrictLoader)  # noqa: S506 - a SafeLoader
     except yaml.YAMLError as error:
         raise CalcError("preset_invalid", field="yaml", file=name, reason=str(error)) from None
     try:
         preset = PresetFile.model_validate(_tuples(data))
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = ".".join(str(part) for part in first["loc"]) or "file"
-        raise CalcError("preset_invalid", field=field, file=name, reason=first["msg"]) from None
+        raise first_fault(error, name) from None
     if preset.id != path.stem:
         raise CalcError("preset_invalid", field="id", file=name, reason="it is not the file's name")
     _check_sources(data, preset.sources, name)
@@ -153,12 +151,12 @@ class _StrictLoader(yaml.SafeLoader):
 
 
 def _mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:
-    pairs = [(loader.construct_object(key), value) for key, value in node.value]  # type: ignore[no-untyped-call]
+    pairs = [(loader.construct_object(key), value) for key, value in node.value]
     keys = [key for key, _ in pairs]
     repeated = {key for key in keys if keys.count(key) > 1}
     if repeated:
         raise yaml.YAMLError(f"repeated keys: {', '.join(map(str, sorted(repeated)))}")
-    return {key: loader.construct_object(value, deep=True) for key, value in pairs}  # type: ignore[no-untyped-call]
+    return {key: loader.construct_object(value, deep=True) for key, value in pairs}
 
 
 _StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)

@@ -39,6 +39,8 @@ class Engine:
     """The backends with which the query projection is replicated unless told otherwise."""
     dcp_rule: ClassVar[str]
     """Why K/V attention allows only some dcp sizes, in a few words."""
+    reduces_whole_kv_output: ClassVar[bool]
+    """Whether ag_rs on K/V attention is an all-reduce of the whole output, sliced after."""
     stripes_indexer: ClassVar[bool]
     """Whether dcp stripes the indexer keys of sparse attention."""
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from calc.engines.base import DcpBackend, Engine
 from calc.items import Item, Status, formula
-from calc.units import exact_div, greater
+from calc.units import Number, exact_div, greater
 
 if TYPE_CHECKING:
     from calc.layers import Attention, StateMixer
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     source="SGLang 0.5.23 configs/model_config.py get_num_kv_heads",
     status=Status.ENGINE,
 )
-def sglang_kv_heads_per_rank(kv_heads: int, tp: int, dcp: int) -> int:
+def sglang_kv_heads_per_rank(kv_heads: int, tp: int, dcp: int) -> Number:
     """Heads are split over tp/dcp ranks first, and the token axis over dcp."""
     return greater(1, kv_heads // exact_div(tp, dcp))
 
@@ -35,12 +35,11 @@ class Sglang(Engine):
     default_backend: ClassVar[str] = "a2a"
     replicates_query_by_default: ClassVar[tuple[str, ...]] = ("a2a", "fi_a2a")
     dcp_rule: ClassVar[str] = "KV heads are first split over tp / dcp ranks"
+    reduces_whole_kv_output: ClassVar[bool] = True
     stripes_indexer: ClassVar[bool] = False
 
     def kv_heads_per_rank(self, kv_heads: int, tp: int, dcp: int) -> Item:
-        return sglang_kv_heads_per_rank.item(
-            "kv_heads_per_rank", kv_heads=kv_heads, tp=tp, dcp=dcp
-        )
+        return sglang_kv_heads_per_rank.item("kv_heads_per_rank", kv_heads=kv_heads, tp=tp, dcp=dcp)
 
     def dcp_values(self, attention: Attention, tp: int) -> list[int]:
         kv_heads = attention.kv_heads

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from calc.engines.base import DcpBackend, Engine
 from calc.items import Item, Status, formula
-from calc.units import greater
+from calc.units import Number, greater
 
 if TYPE_CHECKING:
     from calc.layers import Attention, StateMixer
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     source="vLLM 0.33 config/model.py get_num_kv_heads",
     status=Status.ENGINE,
 )
-def vllm_kv_heads_per_rank(kv_heads: int, tp: int) -> int:
+def vllm_kv_heads_per_rank(kv_heads: int, tp: int) -> Number:
     """KV heads are split by tp; beyond that each rank keeps one whole head."""
     return greater(1, kv_heads // tp)
 
@@ -34,6 +34,7 @@ class Vllm(Engine):
     default_backend: ClassVar[str] = "ag_rs"
     replicates_query_by_default: ClassVar[tuple[str, ...]] = ()
     dcp_rule: ClassVar[str] = "only the tp / kv_heads copies of a KV head are striped"
+    reduces_whole_kv_output: ClassVar[bool] = False
     stripes_indexer: ClassVar[bool] = True
 
     def kv_heads_per_rank(self, kv_heads: int, tp: int, dcp: int) -> Item:

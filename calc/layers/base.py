@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from calc.items import Item, formula
+from calc.items import Formula, Item, formula
+from calc.layers.tensors import Tensor
 from calc.units import Number, ceil_div, lesser, ratio
 
 if TYPE_CHECKING:
@@ -79,22 +80,27 @@ class Store:
 
     def per_request(self, layers: int, context: Number) -> Item:
         """Bytes of one request of ``context`` tokens on the fullest rank."""
-        key = f"{self.kind}.{self.name}.request"
+        rule, arguments = self._request_rule(layers, context)
+        return rule.item(f"{self.kind}.{self.name}.request", **arguments)
+
+    def request_bytes(self, layers: int, context: Number) -> Number:
+        """The value of ``per_request`` alone, for searches."""
+        rule, arguments = self._request_rule(layers, context)
+        return rule.value(**arguments)
+
+    def _request_rule(
+        self, layers: int, context: Number
+    ) -> tuple[Formula[..., Number], dict[str, Number | Item]]:
+        common = {"row_bytes": self.bytes, "layers": layers}
         match self.growth:
             case Growth.STATE:
-                return state_per_request.item(key, bytes_per_layer=self.bytes, layers=layers)
+                return state_per_request, {"bytes_per_layer": self.bytes, "layers": layers}
             case Growth.GROWING:
-                return growing_per_request.item(
-                    key, row_bytes=self.bytes, layers=layers, context=context, dcp=self.dcp
-                )
+                return growing_per_request, common | {"context": context, "dcp": self.dcp}
             case Growth.WINDOW:
-                return window_per_request.item(
-                    key, row_bytes=self.bytes, layers=layers, context=context, window=self.limit
-                )
+                return window_per_request, common | {"context": context, "window": self.limit}
             case Growth.CHUNK:
-                return chunk_per_request.item(
-                    key, row_bytes=self.bytes, layers=layers, context=context, chunk=self.limit
-                )
+                return chunk_per_request, common | {"context": context, "chunk": self.limit}
 
 
 @formula(unit="B/token", source="one row a token, striped over dcp ranks")
@@ -127,13 +133,26 @@ def state_per_request(bytes_per_layer: int, layers: int) -> Number:
     return bytes_per_layer * layers
 
 
-class Mixer(Part):
+class Block(Part):
+    """A part that has weights.
+
+    Parts with equal ``shared_weights`` use one set of weights in several layers;
+    it is counted once (Zamba2's shared transformer blocks).
+    """
+
+    kind: str
+    shared_weights: str | None = Field(None, min_length=1, max_length=32)
+
+    def tensors(self, hidden_size: int) -> tuple[Tensor, ...]:
+        """The weights of one such part; norms of hidden width belong to the layer."""
+        raise NotImplementedError
+
+
+class Mixer(Block):
     """A token mixer: attention or a recurrence. Subclasses set ``kind`` and widths."""
 
     projects_output: ClassVar[bool] = True
     """Whether the mixer ends in an output projection of its own, summed over TP."""
-
-    kind: str
 
     def stores(self, place: Sharding) -> tuple[Store, ...]:
         """What one layer keeps on one rank."""

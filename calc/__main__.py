@@ -1,0 +1,130 @@
+"""The command line: ``python -m calc evaluate|presets``.
+
+Exit status 0 for every result, also for one that does not fit; 2 for input
+that cannot be, with the field and the reason on standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from calc.errors import CalcError
+from calc.link import LinkError, decode_query, encode, query_string
+from calc.presets import load_preset, preset_ids
+from calc.report import Report, evaluate
+from calc.scenario import FIELDS, ChoiceField, Field, Scenario
+
+ALIASES = {"bfloat16": "bf16", "fp32": "float32"}
+"""Other spellings of dtypes that the command line takes."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse with whole option names only, whose errors name the option."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit status is returned."""
+    options = _parser().parse_args(arguments)
+    try:
+        if options.command == "presets":
+            return _presets(options.json)
+        return _evaluate(options)
+    except (CalcError, LinkError) as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="python -m calc", description=__doc__, allow_abbrev=False)
+    commands = parser.add_subparsers(dest="command", required=True, parser_class=_Parser)
+    presets = commands.add_parser("presets", help="list the model presets", allow_abbrev=False)
+    presets.add_argument("--json", action="store_true", help="ids, names and revisions as JSON")
+    evaluating = commands.add_parser("evaluate", help="compute one scenario", allow_abbrev=False)
+    model = evaluating.add_mutually_exclusive_group(required=True)
+    model.add_argument("--preset", help="id of a model preset")
+    model.add_argument("--link", help="a share link, or the text after its question mark")
+    for field in FIELDS.values():
+        evaluating.add_argument(_option(field.name), dest=field.name, help=_allowed(field))
+    evaluating.add_argument("--json", action="store_true", help="print one JSON object")
+    return parser
+
+
+def _option(field: str) -> str:
+    return "--" + field.replace("_", "-")
+
+
+def _allowed(field: Field) -> str:
+    if isinstance(field, ChoiceField):
+        return f"{', '.join(field.choices)}; default {field.default}"
+    return f"{field.minimum} to {field.maximum}; default {field.default}"
+
+
+def _presets(as_json: bool) -> int:
+    models = [load_preset(preset) for preset in preset_ids()]
+    if as_json:
+        rows = [{"id": m.id, "name": m.name, "revision": m.revision} for m in models]
+        print(json.dumps(rows, indent=2))
+    else:
+        print("\n".join(model.id for model in models))
+    return 0
+
+
+def _evaluate(options: argparse.Namespace) -> int:
+    typed = {name: getattr(options, name) for name in FIELDS if getattr(options, name) is not None}
+    if options.link is not None:
+        if typed:
+            raise CalcError(
+                "invalid_value",
+                next(iter(typed)),
+                reason="a link already says every field; give --link alone",
+            )
+        scenario = decode_query(options.link.rpartition("?")[2]).scenario
+    else:
+        values: dict[str, Any] = {
+            name: FIELDS[name].parse(ALIASES.get(text, text)) for name, text in typed.items()
+        }
+        scenario = Scenario(options.preset, **values)
+    report = evaluate(scenario)
+    if options.json:
+        print(json.dumps(report.to_json(), indent=2, allow_nan=False))
+    else:
+        print(_summary(report))
+    return 0
+
+
+def _summary(report: Report) -> str:
+    """The same numbers for reading in a terminal."""
+    stage = report.cache.stage
+    fit = report.fit
+    lines = [
+        f"{report.model.name}, {report.scenario.layout.world_size} ranks",
+        f"cache of one request, per rank    {stage.per_request.value:>20,} B",
+        f"  growing, per token              {stage.growing_per_token.value:>20,} B",
+        f"  window, per request             {stage.window_per_request.value:>20,} B",
+        f"  state, per request              {stage.state_per_request.value:>20,} B",
+        f"cache of the batch, per rank      {report.cache.batch.value:>20,} B",
+        f"cache budget, per rank            {fit.budget_bytes:>20,} B (without weights)",
+        f"largest batch at this context     {fit.max_requests.value:>20,} requests a replica",
+        f"largest context at this batch     {_or_unlimited(fit.max_context):>20} tokens",
+        f"sent per rank and decode step     {report.step.sent_per_rank.value:>20,} B",
+        f"sent by all ranks per step        {report.step.all_ranks.value:>20,} B",
+        f"link                              ?{query_string(encode(report.scenario))}",
+    ]
+    if not fit.fits:
+        lines.insert(6, f"  does not fit: short of          {fit.short_bytes:>20,} B on each rank")
+    return "\n".join(lines)
+
+
+def _or_unlimited(tokens: int | None) -> str:
+    return "no limit" if tokens is None else f"{tokens:,}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,200 @@
+"""Cache bytes: per token, per request, per rank and per replica, and what fits.
+
+All per-rank figures are those of the fullest rank on the pipeline stage that
+holds most. Growing, window and state bytes are kept apart throughout.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from calc.items import Item, formula, total
+from calc.layers import Growth, Mixer, Sharding, Store
+from calc.layout import Layout
+from calc.model import Layer, ModelSpec
+from calc.units import Number, exact_div
+
+CONTEXT_LIMIT = 2**40
+"""A context beyond which a cache counts as not growing at all, tokens."""
+
+
+@formula(unit="B", source="each of the tp/dcp DCP groups of a stage holds every token once")
+def rows_per_replica(row_bytes: int, layers: int, held_tokens: Number, tp: int, dcp: int) -> Number:
+    """Rows of one request on all ranks of a pipeline stage, copies included."""
+    return row_bytes * layers * held_tokens * exact_div(tp, dcp)
+
+
+@formula(unit="B", source="each TP rank holds its part of the state")
+def states_per_replica(bytes_per_layer: int, layers: int, tp: int) -> int:
+    """States of one request on all ranks of a pipeline stage."""
+    return bytes_per_layer * layers * tp
+
+
+@formula(unit="requests", source="whole requests that fit")
+def requests_that_fit(budget_bytes: int, request_bytes: Number) -> Number:
+    """Requests of one replica at this context, each of the same length."""
+    return budget_bytes // request_bytes
+
+
+@formula(unit="B", source="all requests of one replica at this context")
+def batch_bytes(request_bytes: Number, batch: Number) -> Number:
+    """Cache of a whole batch on the fullest rank."""
+    return request_bytes * batch
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """One store of one kind over the layers of a stage that have it."""
+
+    store: Store
+    layers: int
+    per_token: Item | None
+    per_request: Item
+
+    @property
+    def growth(self) -> Growth:
+        return self.store.growth
+
+
+@dataclass(frozen=True, slots=True)
+class StageCache:
+    """What one rank of one pipeline stage keeps for one request."""
+
+    components: tuple[Component, ...]
+    growing_per_token: Item
+    window_per_request: Item
+    state_per_request: Item
+    per_request: Item
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """The stage that binds, and the whole replica."""
+
+    stages: tuple[StageCache, ...]
+    binding: int
+    per_replica: Item
+    batch: Item
+
+    @property
+    def stage(self) -> StageCache:
+        """The stage whose ranks hold most."""
+        return self.stages[self.binding]
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """What a cache budget holds; ``max_context`` is None when nothing grows."""
+
+    budget_bytes: int
+    max_requests: Item
+    max_context: int | None
+    fits: bool
+    short_bytes: int
+
+
+def cache(model: ModelSpec, layout: Layout, place: Sharding, context: int, batch: int) -> Cache:
+    """Cache of one request of ``context`` tokens, and of ``batch`` of them."""
+    stages = tuple(stage_cache(layers, place, context) for layers in model.stages(layout.pp))
+    binding = max(range(len(stages)), key=lambda index: stages[index].per_request.value)
+    replica = total(
+        "cache.replica",
+        "B",
+        (
+            _on_replica(component, place, context, f"stage{index}.")
+            for index, stage in enumerate(stages)
+            for component in stage.components
+        ),
+    )
+    whole_batch = batch_bytes.item(
+        "cache.batch", request_bytes=stages[binding].per_request, batch=batch
+    )
+    return Cache(stages, binding, replica, whole_batch)
+
+
+def stage_cache(layers: tuple[Layer, ...], place: Sharding, context: int) -> StageCache:
+    """Cache of one request on one rank that holds these layers."""
+    components = tuple(
+        Component(
+            store,
+            count,
+            None if store.growth is Growth.STATE else store.per_token(count),
+            store.per_request(count, context),
+        )
+        for mixer, count in mixer_counts(layers).items()
+        for store in mixer.stores(place)
+    )
+    growing = [part for part in components if part.growth is Growth.GROWING]
+    capped = [part for part in components if part.growth in (Growth.WINDOW, Growth.CHUNK)]
+    fixed = [part for part in components if part.growth is Growth.STATE]
+    return StageCache(
+        components,
+        total("cache.growing", "B/token", (p.per_token for p in growing if p.per_token)),
+        total("cache.window", "B", (part.per_request for part in capped)),
+        total("cache.state", "B", (part.per_request for part in fixed)),
+        total("cache.request", "B", (part.per_request for part in components)),
+    )
+
+
+def mixer_counts(layers: tuple[Layer, ...]) -> Counter[Mixer]:
+    """How many layers have each distinct mixer."""
+    counts: Counter[Mixer] = Counter()
+    for layer in layers:
+        for mixer in layer.mixers:
+            counts[mixer] += layer.count
+    return counts
+
+
+def fit(held: Cache, budget: int, batch: int) -> Fit:
+    """The largest batch at this context, and the largest context at this batch."""
+    most = requests_that_fit.item(
+        "fit.requests", budget_bytes=budget, request_bytes=held.stage.per_request
+    )
+    short = max(0, held.batch.value - budget)
+    return Fit(budget, most, longest_context(held, budget, batch), short == 0, short)
+
+
+def request_bytes(held: Cache, context: int) -> Number:
+    """Bytes of one request of another length on the fullest rank."""
+    return max(
+        sum(part.store.request_bytes(part.layers, context) for part in stage.components)
+        for stage in held.stages
+    )
+
+
+def longest_context(held: Cache, budget: int, batch: int) -> int | None:
+    """Most tokens of each of ``batch`` requests that fit; None if the cache does not grow.
+
+    The bytes never fall with the context, so the answer is found by halving
+    and is exact: one token more does not fit.
+    """
+    if batch * request_bytes(held, CONTEXT_LIMIT) <= budget:
+        return None
+    fits, too_long = 0, CONTEXT_LIMIT
+    while too_long - fits > 1:
+        middle = (fits + too_long) // 2
+        if batch * request_bytes(held, middle) <= budget:
+            fits = middle
+        else:
+            too_long = middle
+    return fits
+
+
+def _on_replica(component: Component, place: Sharding, context: int, prefix: str) -> Item:
+    """All ranks of one pipeline stage, copies included."""
+    store = component.store
+    key = f"{prefix}{store.kind}.{store.name}.replica"
+    if store.growth is Growth.STATE:
+        return states_per_replica.item(
+            key, bytes_per_layer=store.bytes, layers=component.layers, tp=place.tp
+        )
+    held = context if store.growth is Growth.GROWING else min(context, store.limit)
+    return rows_per_replica.item(
+        key,
+        row_bytes=store.bytes,
+        layers=component.layers,
+        held_tokens=held,
+        tp=place.tp,
+        dcp=store.dcp,
+    )

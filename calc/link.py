@@ -1,0 +1,181 @@
+"""The share link: every field of a Scenario, readable, versioned, read strictly.
+
+``encode`` always writes all fields, so that a link never depends on a default.
+``decode`` reports every key that is wrong, by name, and corrects nothing. A
+key that an older link lacks takes the default of ``calc.scenario.FIELDS``,
+which is frozen.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+from calc.errors import CalcError
+from calc.model import ModelSpec, read_model_json
+from calc.presets import CUSTOM
+from calc.scenario import FIELDS, Scenario
+
+VERSION = "1"
+MAX_LENGTH = 4096
+"""Characters of keys and values that are read; a custom model of many runs fits in 2,000."""
+MAX_SPEC_BYTES = 64 * 1024
+"""A custom model's description, inflated."""
+
+
+class LinkError(ValueError):
+    """A link that cannot be opened as it is; ``problems`` names every wrong key."""
+
+    def __init__(self, problems: Iterable[CalcError]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("; ".join(str(problem) for problem in self.problems))
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What a link says: the scenario, the model revision it was made with, and figures.
+
+    ``seen`` are headline numbers as its sender saw them (see ``figures``), so
+    that a later correction of a preset or a formula can be announced.
+    """
+
+    scenario: Scenario
+    revision: int | None
+    seen: tuple[int, ...] | None
+
+
+def encode(scenario: Scenario, seen: Iterable[int] = ()) -> dict[str, str]:
+    """All of a scenario as link keys; ``seen`` are headline numbers to carry along."""
+    keys = {"v": VERSION, "model": scenario.model, "r": str(scenario.model_spec.revision)}
+    for name, field in FIELDS.items():
+        keys[name] = field.format(getattr(scenario, name))
+    if scenario.spec is not None:
+        keys["spec"] = pack_spec(scenario.spec)
+    figures = ".".join(str(number) for number in seen)
+    if figures:
+        keys["seen"] = figures
+    return keys
+
+
+def query_string(keys: Mapping[str, str]) -> str:
+    """Link keys as the text after the question mark."""
+    return urlencode(keys)
+
+
+def decode_query(query: str) -> Opened:
+    """Read the text after a question mark; raises LinkError."""
+    if len(query) > MAX_LENGTH:
+        raise LinkError([CalcError("link_too_long", length=len(query), maximum=MAX_LENGTH)])
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True, errors="strict")
+    except (ValueError, UnicodeDecodeError):
+        raise LinkError([CalcError("link_unreadable", reason="not key=value&key=value")]) from None
+    params: dict[str, list[str]] = {}
+    for key, value in pairs:
+        params.setdefault(key, []).append(value)
+    return decode(params)
+
+
+def decode(params: Mapping[str, list[str]]) -> Opened:
+    """Read link keys (each with all its values); raises LinkError with every problem."""
+    length = sum(len(key) + sum(map(len, values)) for key, values in params.items())
+    if length > MAX_LENGTH:
+        raise LinkError([CalcError("link_too_long", length=length, maximum=MAX_LENGTH)])
+    problems: list[CalcError] = []
+    texts = dict(_single_values(params, problems))
+    version = texts.pop("v", None)
+    if version != VERSION:
+        problems.insert(0, CalcError("link_version", supported=VERSION, given=repr(version)))
+        raise LinkError(problems[:1])
+    revision = _read(texts, "r", _whole, problems)
+    seen = _read(texts, "seen", _figures, problems)
+    spec = _read(texts, "spec", unpack_spec, problems)
+    values = {
+        name: _read(texts, name, field.parse, problems)
+        for name, field in FIELDS.items()
+        if name in texts
+    }
+    model = texts.pop("model", None)
+    if model is None:
+        problems.append(CalcError("missing_field", "model"))
+    problems += [CalcError("link_unknown_key", key[:40]) for key in texts]
+    if not problems:
+        try:
+            return Opened(Scenario(model=str(model), spec=spec, **values), revision, seen)
+        except CalcError as error:
+            problems.append(error)
+    raise LinkError(problems)
+
+
+def pack_spec(spec: ModelSpec) -> str:
+    """A custom model's description as compressed, URL-safe text."""
+    text = spec.model_dump_json(exclude_defaults=True)
+    return base64.urlsafe_b64encode(zlib.compress(text.encode(), 9)).decode().rstrip("=")
+
+
+def unpack_spec(text: str) -> ModelSpec:
+    """Inverse of ``pack_spec``; bounded in memory, raises CalcError."""
+    try:
+        packed = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        inflater = zlib.decompressobj()
+        data = inflater.decompress(packed, MAX_SPEC_BYTES)
+    except (binascii.Error, ValueError, zlib.error):
+        raise CalcError("spec_unreadable", reason="it is damaged or cut off") from None
+    if inflater.unconsumed_tail or not inflater.eof:
+        reason = f"it is cut off, or larger than {MAX_SPEC_BYTES:,} bytes"
+        raise CalcError("spec_unreadable", reason=reason)
+    try:
+        json.loads(data, object_pairs_hook=_no_repeats)
+    except (ValueError, RecursionError):
+        raise CalcError("spec_unreadable", reason="it is not plain JSON") from None
+    spec = read_model_json(data, "spec")
+    if spec.id != CUSTOM:
+        raise CalcError("spec_unreadable", reason=f"its id is not {CUSTOM}")
+    return spec
+
+
+def _single_values(
+    params: Mapping[str, list[str]], problems: list[CalcError]
+) -> Iterable[tuple[str, str]]:
+    for key, values in params.items():
+        if len(values) == 1:
+            yield key, values[0]
+        else:
+            problems.append(CalcError("link_repeated_key", key[:40], times=len(values)))
+
+
+def _read(texts: dict[str, str], key: str, parse: Any, problems: list[CalcError]) -> Any:
+    """Take a key out of ``texts`` and parse it; a fault is added to ``problems``."""
+    if key not in texts:
+        return None
+    try:
+        return parse(texts.pop(key))
+    except CalcError as error:
+        problems.append(error)
+        return None
+
+
+def _whole(text: str) -> int:
+    if not re.fullmatch(r"[1-9][0-9]{0,5}", text, re.ASCII):
+        raise CalcError("not_an_integer", "r", given=repr(text[:40]))
+    return int(text)
+
+
+def _figures(text: str) -> tuple[int, ...]:
+    if not re.fullmatch(r"[0-9]{1,30}(\.[0-9]{1,30}){0,7}", text, re.ASCII):
+        raise CalcError("not_an_integer", "seen", given=repr(text[:40]))
+    return tuple(int(number) for number in text.split("."))
+
+
+def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    keys = [key for key, _ in pairs]
+    if len(keys) != len(set(keys)):
+        raise ValueError("repeated key")
+    return dict(pairs)

@@ -1,0 +1,191 @@
+"""Scenario: everything a user can set, with its bounds and its frozen defaults.
+
+One table, ``FIELDS``, drives the command line, the link and the page. The
+defaults are those of the command line and of a link that lacks the key; once
+published, a default never changes.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, fields
+from typing import Any
+
+from calc.engines import ENGINES, Engine
+from calc.errors import CalcError
+from calc.formats import KV_FORMATS
+from calc.layout import Layout
+from calc.model import ModelSpec
+from calc.presets import CUSTOM, load_preset
+from calc.units import GIB
+
+
+@dataclass(frozen=True, slots=True)
+class WholeField:
+    """A whole number between two bounds, written in plain ASCII digits."""
+
+    name: str
+    default: int
+    minimum: int
+    maximum: int
+
+    def parse(self, text: str) -> int:
+        if not re.fullmatch(r"0|-?[1-9][0-9]{0,19}", text, re.ASCII):
+            raise CalcError("not_an_integer", self.name, given=repr(text[:40]))
+        return self.check(int(text))
+
+    def check(self, value: Any) -> int:
+        if type(value) is not int:
+            raise CalcError("not_an_integer", self.name, given=repr(value))
+        if not self.minimum <= value <= self.maximum:
+            raise CalcError(
+                "out_of_range",
+                self.name,
+                given=value,
+                minimum=self.minimum,
+                maximum=self.maximum,
+            )
+        return value
+
+    def format(self, value: int) -> str:
+        return str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class NumberField:
+    """A decimal number between two bounds, written without exponent."""
+
+    name: str
+    default: float
+    minimum: float
+    maximum: float
+
+    def parse(self, text: str) -> float:
+        if not re.fullmatch(r"-?[0-9]{1,20}(\.[0-9]{1,20})?", text, re.ASCII):
+            raise CalcError("not_a_number", self.name, given=repr(text[:40]))
+        return self.check(float(text))
+
+    def check(self, value: Any) -> float:
+        if type(value) not in (int, float) or not math.isfinite(value):
+            raise CalcError("not_a_number", self.name, given=repr(value))
+        if not self.minimum <= value <= self.maximum:
+            raise CalcError(
+                "out_of_range",
+                self.name,
+                given=value,
+                minimum=self.minimum,
+                maximum=self.maximum,
+            )
+        return value  # type: ignore[no-any-return]
+
+    def format(self, value: float) -> str:
+        return f"{value:.10f}".rstrip("0").rstrip(".")
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceField:
+    """One of a few words."""
+
+    name: str
+    default: str
+    choices: tuple[str, ...]
+
+    def parse(self, text: str) -> str:
+        return self.check(text)
+
+    def check(self, value: Any) -> str:
+        if not isinstance(value, str) or value not in self.choices:
+            raise CalcError(
+                "not_a_choice",
+                self.name,
+                given=repr(str(value)[:40]),
+                allowed=", ".join(self.choices),
+            )
+        return value
+
+    def format(self, value: str) -> str:
+        return value
+
+
+Field = WholeField | NumberField | ChoiceField
+
+BACKENDS = tuple(dict.fromkeys(name for engine in ENGINES.values() for name in engine.backends))
+
+FIELDS: dict[str, Field] = {
+    field.name: field
+    for field in (
+        ChoiceField("engine", "vllm", tuple(ENGINES)),
+        WholeField("tp", 1, 1, 1024),
+        WholeField("dcp", 1, 1, 1024),
+        WholeField("dp", 1, 1, 4096),
+        WholeField("pp", 1, 1, 256),
+        WholeField("context", 8192, 1, 2**30),
+        WholeField("batch", 1, 1, 2**20),
+        ChoiceField("kv_dtype", "bf16", tuple(KV_FORMATS)),
+        ChoiceField("conv_dtype", "auto", ("auto", "bf16", "float32")),
+        ChoiceField("state_dtype", "auto", ("auto", "bf16", "float32")),
+        ChoiceField("dcp_backend", "auto", ("auto", *BACKENDS)),
+        ChoiceField("query_replication", "auto", ("auto", "on", "off")),
+        NumberField("kv_cache_memory_gib", 80.0, 0.001, 100_000.0),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A model and everything set for it; values out of bounds raise CalcError.
+
+    ``model`` is a preset's id, or "custom" with ``spec``. ``batch`` is the
+    requests of one replica, ``context`` the tokens of each, and
+    ``kv_cache_memory_gib`` the memory for cache on one rank, in GiB.
+    """
+
+    model: str
+    engine: str = "vllm"
+    tp: int = 1
+    dcp: int = 1
+    dp: int = 1
+    pp: int = 1
+    context: int = 8192
+    batch: int = 1
+    kv_dtype: str = "bf16"
+    conv_dtype: str = "auto"
+    state_dtype: str = "auto"
+    dcp_backend: str = "auto"
+    query_replication: str = "auto"
+    kv_cache_memory_gib: float = 80.0
+    spec: ModelSpec | None = None
+
+    def __post_init__(self) -> None:
+        for name, field in FIELDS.items():
+            field.check(getattr(self, name))
+        if self.model == CUSTOM and self.spec is None:
+            raise CalcError("custom_missing")
+        if self.model != CUSTOM:
+            if self.spec is not None:
+                raise CalcError("custom_unused", given=repr(self.model[:64]))
+            load_preset(self.model)
+
+    @property
+    def model_spec(self) -> ModelSpec:
+        """The model's description."""
+        return self.spec if self.spec is not None else load_preset(self.model)
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(tp=self.tp, dcp=self.dcp, dp=self.dp, pp=self.pp)
+
+    @property
+    def engine_rules(self) -> Engine:
+        return ENGINES[self.engine]
+
+    @property
+    def budget_bytes(self) -> int:
+        """The cache memory of one rank, bytes."""
+        return int(self.kv_cache_memory_gib * GIB)
+
+
+def scenario_fields() -> tuple[str, ...]:
+    """The names of all fields, the model and its description included."""
+    return tuple(field.name for field in fields(Scenario))
