@@ -11,6 +11,8 @@ from pydantic import Field, ValidationError, model_validator
 
 from calc.errors import CalcError
 from calc.layers import AnyFfn, AnyMixer, LatentAttention, Mixer, Part
+from calc.layers.tensors import Role
+from calc.weight_formats import StoredFormat
 
 MAX_LAYERS = 2048
 
@@ -41,8 +43,29 @@ class EngineDefaults(Part):
     query_replication: bool | None = None
 
 
+class ExtraTensor(Part):
+    """Weights outside the layer parts: ``copies`` matrices of rows x columns.
+
+    ``split``: over tp by rows, else whole on every rank. Not ``active``: a table
+    of which one token reads a single row.
+    """
+
+    rows: Annotated[int, Field(gt=0, le=2**40)]
+    columns: Annotated[int, Field(gt=0, le=2**40)] = 1
+    copies: Annotated[int, Field(gt=0, le=2**20)] = 1
+    split: bool = False
+    active: bool = True
+
+
 class ModelSpec(Part):
-    """Everything the calculator knows of a model; ``layers`` is ordered."""
+    """Everything the calculator knows of a model; ``layers`` is ordered.
+
+    ``norms_per_part``: vectors of hidden width around each mixer or feed-forward
+    part (2 where the output is normalised too, or where a norm has a bias).
+    ``mtp_layers`` draft further tokens; they count only when speculation is on.
+    ``checkpoint`` is the format in which the published weights store a role,
+    bf16 where it names none.
+    """
 
     id: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.\-]{0,63}$")]
     name: Annotated[str, Field(min_length=1, max_length=80)]
@@ -52,6 +75,10 @@ class ModelSpec(Part):
     tied_embeddings: bool = False
     max_context: int | None = Field(None, gt=0, le=2**40)
     layers: tuple[Layer, ...] = Field(min_length=1, max_length=MAX_LAYERS)
+    mtp_layers: tuple[Layer, ...] = Field((), max_length=64)
+    norms_per_part: Annotated[int, Field(ge=0, le=4)] = 1
+    extra_weights: dict[str, ExtraTensor] = Field({})
+    checkpoint: dict[Role, StoredFormat] = Field({})
     engine_defaults: dict[Literal["vllm", "sglang"], EngineDefaults] = Field({})
     doubts: tuple[str, ...] = ()
     sources: dict[str, str] = Field({})

@@ -18,7 +18,7 @@ from pydantic import Field, ValidationError
 
 from calc.errors import CalcError
 from calc.layers import AnyFfn, AnyMixer, Part
-from calc.model import MAX_LAYERS, EngineDefaults, ModelSpec, first_fault, read_model
+from calc.model import MAX_LAYERS, EngineDefaults, ExtraTensor, ModelSpec, first_fault, read_model
 
 FOLDER = Path(__file__).resolve().parent.parent / "presets" / "models"
 CUSTOM = "custom"
@@ -54,6 +54,10 @@ class PresetFile(Part):
     mixers: dict[str, AnyMixer] = Field({})
     ffns: dict[str, AnyFfn] = Field({})
     layers: tuple[LayerLine | RepeatBlock, ...]
+    mtp_layers: tuple[LayerLine, ...] = ()
+    norms_per_part: int = 1
+    extra_weights: dict[str, ExtraTensor] = Field({})
+    checkpoint: dict[str, str] = Field({})
     engine_defaults: dict[str, EngineDefaults] = Field({})
     doubts: tuple[str, ...] = ()
     sources: dict[str, str]
@@ -106,18 +110,20 @@ def _spec_data(preset: PresetFile, file: str) -> dict[str, Any]:
             )
         return table[name]
 
-    layers: list[dict[str, Any]] = []
-    for line in preset.lines():
-        layer = {
+    def layer(line: LayerLine, field: str) -> dict[str, Any]:
+        return {
             "count": line.count,
-            "mixers": tuple(named(preset.mixers, name, "layers.mixers") for name in line.mixers),
-            "ffns": tuple(named(preset.ffns, name, "layers.ffns") for name in line.ffns),
+            "mixers": tuple(named(preset.mixers, name, f"{field}.mixers") for name in line.mixers),
+            "ffns": tuple(named(preset.ffns, name, f"{field}.ffns") for name in line.ffns),
             "parallel_block": line.parallel_block,
         }
-        layers.append(layer)
-    fields = {"id", "name", "revision", "hidden_size", "vocab_size", "tied_embeddings"}
-    fields |= {"max_context", "engine_defaults", "doubts", "sources"}
-    return {name: getattr(preset, name) for name in fields} | {"layers": tuple(layers)}
+
+    built = {
+        "layers": tuple(layer(line, "layers") for line in preset.lines()),
+        "mtp_layers": tuple(layer(line, "mtp_layers") for line in preset.mtp_layers),
+    }
+    same = set(PresetFile.model_fields) - {"mixers", "ffns", *built}
+    return {name: getattr(preset, name) for name in same} | built
 
 
 def _check_sources(data: dict[str, Any], sources: dict[str, str], file: str) -> None:

@@ -51,6 +51,13 @@ SYMBOLS: dict[str, str] = {
     "recurrent_elements": r"e_{\mathrm{rec}}",
     "conv_bytes": r"b_{\mathrm{conv}}",
     "state_bytes": r"b_{\mathrm{state}}",
+    # weights
+    "rows": r"n_{\mathrm{out}}",
+    "columns": r"n_{\mathrm{in}}",
+    "copies": r"c",
+    "shares": r"s",
+    "group": r"g",
+    "layer_parameters": r"p",
     # bytes
     "element_bytes": r"b",
     "query_bytes": r"b_q",

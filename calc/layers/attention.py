@@ -7,14 +7,18 @@ from typing import Literal
 from pydantic import Field
 
 from calc.layers.base import Growth, Heads, Mixer, Sharding, Store, Tokens, Width
+from calc.layers.tensors import Split, Tensor, by_heads, vector
 
 
 class Attention(Mixer):
     """Keeps K and V of every token for each KV head (MHA, GQA and MQA alike).
 
     K and V may differ in width. A layer with ``reads_other_layer`` reads the
-    K and V of an earlier layer and keeps none itself. The flags below change
-    weights, never the cache.
+    K and V of an earlier layer and keeps none itself. The fields below it
+    change weights, never the cache: ``qk_norm`` is over each head's width or
+    over all heads at once, ``sinks`` one learned logit for each query head,
+    ``v_from_k`` no V projection, ``kv_projections`` whether K and V are made
+    here at all, ``input_size`` the width read if not the hidden one.
     """
 
     kind: Literal["attention"] = "attention"
@@ -26,7 +30,10 @@ class Attention(Mixer):
     qkv_bias: bool = False
     o_bias: bool = False
     output_gate: Literal["none", "head", "element"] = "none"
+    qk_norm: Literal["none", "head", "width"] = "none"
+    sinks: bool = False
     v_from_k: bool = False
+    kv_projections: bool = True
     input_size: int | None = Field(None, gt=0, le=2**20)
 
     @property
@@ -48,6 +55,52 @@ class Attention(Mixer):
 
     def split_counts(self) -> dict[str, int]:
         return {"query heads": self.heads}
+
+    def tensors(self, hidden_size: int) -> tuple[Tensor, ...]:
+        read = self.input_size or hidden_size
+        return (
+            *self._queries(read),
+            *(self._keys_and_values(read) if self.kv_projections else ()),
+            Tensor(
+                "o_proj",
+                "attention",
+                hidden_size,
+                by_heads("o_proj", self.heads, self.v_dim),
+                Split.COLUMNS,
+            ),
+            *((vector("o_bias", "attention", hidden_size),) if self.o_bias else ()),
+            *((vector("sinks", "attention", self.heads, Split.ROWS),) if self.sinks else ()),
+        )
+
+    def _queries(self, read: int) -> tuple[Tensor, ...]:
+        made = [self._by_heads("q_proj", self.heads, self.k_dim, read)]
+        if self.output_gate == "element":
+            made.append(self._by_heads("gate_proj", self.heads, self.v_dim, read))
+        if self.output_gate == "head":
+            made.append(self._by_heads("gate_proj", self.heads, 1, read))
+        if self.qkv_bias:
+            made.append(self._by_heads("q_bias", self.heads, self.k_dim, 1))
+        if self.qk_norm == "head":
+            made.append(vector("q_norm", "norm", self.k_dim))
+        if self.qk_norm == "width":
+            made.append(self._by_heads("q_norm", self.heads, self.k_dim, 1))
+        return tuple(made)
+
+    def _keys_and_values(self, read: int) -> tuple[Tensor, ...]:
+        made = [self._by_heads("k_proj", self.kv_heads, self.k_dim, read)]
+        if not self.v_from_k:
+            made.append(self._by_heads("v_proj", self.kv_heads, self.v_dim, read))
+        if self.qkv_bias:
+            made.append(self._by_heads("kv_bias", self.kv_heads, self.k_dim + self.v_dim, 1))
+        if self.qk_norm == "head":
+            made.append(vector("k_norm", "norm", self.k_dim))
+        if self.qk_norm == "width":
+            made.append(self._by_heads("k_norm", self.kv_heads, self.k_dim, 1))
+        return tuple(made)
+
+    def _by_heads(self, name: str, heads: int, width: int, read: int) -> Tensor:
+        rows = by_heads(name, heads, width)
+        return Tensor(name, "attention", rows, read, Split.ROWS, most_shares=heads)
 
 
 class SlidingWindowAttention(Attention):

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from calc.formats import KV_FORMATS, indexer_row_bytes
 from calc.layers.base import Growth, Heads, Mixer, Sharding, Store, Width
+from calc.layers.tensors import Split, Tensor, by_heads, vector
 
 
 class LatentAttention(Mixer):
@@ -46,9 +47,46 @@ class LatentAttention(Mixer):
     def split_counts(self) -> dict[str, int]:
         return {"query heads": self.heads}
 
+    def tensors(self, hidden_size: int) -> tuple[Tensor, ...]:
+        def serving_heads(name: str, width: int, read: int, split: Split) -> Tensor:
+            rows = by_heads(name, self.heads, width)
+            return Tensor(name, "attention", rows, read, split, most_shares=self.heads)
+
+        query_dim = self.nope_dim + self.rope_dim
+        query: tuple[Tensor, ...]
+        if self.q_lora_rank is None:
+            query = (serving_heads("q_proj", query_dim, hidden_size, Split.QUERY),)
+        else:
+            query = (
+                Tensor("q_a_proj", "attention", self.q_lora_rank, hidden_size),
+                vector("q_a_norm", "norm", self.q_lora_rank),
+                serving_heads("q_b_proj", query_dim, self.q_lora_rank, Split.QUERY),
+            )
+        gate = (serving_heads("g_proj", self.v_dim, hidden_size, Split.ROWS),)
+        return (
+            *query,
+            Tensor("kv_a_proj", "attention", self.row_elements, hidden_size),
+            vector("kv_a_norm", "norm", self.kv_lora_rank),
+            # kv_b_proj in two: W_UK joins the query's side, W_UV stays with the local heads
+            serving_heads("w_uk", self.nope_dim, self.kv_lora_rank, Split.QUERY),
+            serving_heads("w_uv", self.v_dim, self.kv_lora_rank, Split.ROWS),
+            Tensor(
+                "o_proj",
+                "attention",
+                hidden_size,
+                by_heads("o_proj", self.heads, self.v_dim),
+                Split.COLUMNS,
+            ),
+            *(gate if self.output_gate else ()),
+        )
+
 
 class Indexer(Mixer):
-    """Keeps one fp8 indexer key per token; it chooses the tokens a sparse layer reads."""
+    """Keeps one fp8 indexer key per token; it chooses the tokens a sparse layer reads.
+
+    Its queries come from the attention's compressed query where there is one
+    (``q_lora_rank``), else from the hidden state.
+    """
 
     projects_output: ClassVar[bool] = False
 
@@ -56,6 +94,7 @@ class Indexer(Mixer):
     heads: Heads
     index_dim: Width
     top_k: Width
+    q_lora_rank: int | None = Field(None, gt=0, le=2**20)
 
     def stores(self, place: Sharding) -> tuple[Store, ...]:
         dcp = place.dcp if place.engine.stripes_indexer else 1
@@ -65,3 +104,12 @@ class Indexer(Mixer):
 
     def split_counts(self) -> dict[str, int]:
         return {}
+
+    def tensors(self, hidden_size: int) -> tuple[Tensor, ...]:
+        queries = by_heads("wq_b", self.heads, self.index_dim)
+        return (
+            Tensor("wq_b", "indexer", queries, self.q_lora_rank or hidden_size),
+            Tensor("wk", "indexer", self.index_dim, hidden_size),
+            vector("k_norm", "norm", 2 * self.index_dim),  # a LayerNorm: weight and bias
+            Tensor("weights_proj", "indexer", self.heads, hidden_size),
+        )

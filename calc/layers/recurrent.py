@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 from calc.formats import DTYPE_BYTES
 from calc.items import Item, formula
 from calc.layers.base import Growth, Heads, Mixer, Sharding, Store, Width
+from calc.layers.tensors import Split, Tensor, vector
 from calc.units import exact_div
 
 SHAPES = "vLLM 0.33 layers/mamba/mamba_utils.py MambaStateShapeCalculator"
@@ -96,14 +97,28 @@ class StateMixer(Mixer):
         return (Store("state", self.kind, Growth.STATE, held),)
 
 
+def _rows(name: str, rows: int, columns: int, shares: int = 2**20) -> Tensor:
+    """A projection whose output is split over tp (vectors and convolutions too)."""
+    return Tensor(name, "state", rows, columns, Split.ROWS, most_shares=shares)
+
+
+def _output(hidden_size: int, inner: int) -> Tensor:
+    return Tensor("out_proj", "state", hidden_size, inner, Split.COLUMNS)
+
+
 class Mamba1(StateMixer):
-    """Keeps a short input window and one state vector per inner channel."""
+    """Keeps a short input window and one state vector per inner channel.
+
+    ``inner_norms``: dt, B and C are normalised (Jamba); a weight, no cache.
+    """
 
     kind: Literal["mamba1"] = "mamba1"
     inner_size: Width
     state_size: Width
     conv_kernel: Width
     dt_rank: Width
+    conv_bias: bool = True
+    inner_norms: bool = False
 
     def conv_elements(self, tp: int) -> Item:
         return conv_window.item(
@@ -124,9 +139,30 @@ class Mamba1(StateMixer):
     def split_counts(self) -> dict[str, int]:
         return {"inner channels": self.inner_size}
 
+    def tensors(self, hidden_size: int) -> tuple[Tensor, ...]:
+        inner = self.inner_size
+        made = [
+            _rows("in_proj", 2 * inner, hidden_size),
+            _rows("conv", inner, self.conv_kernel),
+            Tensor("x_proj", "state", self.dt_rank + 2 * self.state_size, inner, Split.COLUMNS),
+            _rows("dt_proj", inner, self.dt_rank),
+            _rows("dt_bias", inner, 1),
+            _rows("a_log", inner, self.state_size),
+            _rows("d", inner, 1),
+            _output(hidden_size, inner),
+        ]
+        if self.conv_bias:
+            made.append(_rows("conv_bias", inner, 1))
+        if self.inner_norms:
+            made.append(vector("inner_norms", "norm", self.dt_rank + 2 * self.state_size))
+        return tuple(made)
+
 
 class Mamba2(StateMixer):
-    """Keeps a short window of x, B and C, and one head_dim x state_size matrix per head."""
+    """Keeps a short window of x, B and C, and one head_dim x state_size matrix per head.
+
+    ``conv_bias`` and ``gated_norm`` (a norm over the inner width) change weights only.
+    """
 
     kind: Literal["mamba2"] = "mamba2"
     heads: Heads
@@ -134,6 +170,8 @@ class Mamba2(StateMixer):
     state_size: Width
     groups: Heads
     conv_kernel: Width
+    conv_bias: bool = True
+    gated_norm: bool = True
 
     def conv_elements(self, tp: int) -> Item:
         groups_held = mamba2_groups_held.item(f"{self.kind}.groups", groups=self.groups, tp=tp)
@@ -158,6 +196,26 @@ class Mamba2(StateMixer):
 
     def split_counts(self) -> dict[str, int]:
         return {"heads": self.heads}
+
+    def tensors(self, hidden_size: int) -> tuple[Tensor, ...]:
+        inner = self.heads * self.head_dim
+        shared = 2 * self.groups * self.state_size  # B and C of each group
+        made = [
+            _rows("in_proj", 2 * inner + self.heads, hidden_size),  # z, x and dt
+            _rows("in_proj_bc", shared, hidden_size, self.groups),
+            _rows("conv", inner, self.conv_kernel),
+            _rows("conv_bc", shared, self.conv_kernel, self.groups),
+            _rows("dt_bias", self.heads, 1),
+            _rows("a_log", self.heads, 1),
+            _rows("d", self.heads, 1),
+            _output(hidden_size, inner),
+        ]
+        if self.conv_bias:
+            made.append(_rows("conv_bias", inner, 1))
+            made.append(_rows("conv_bc_bias", shared, 1, self.groups))
+        if self.gated_norm:
+            made.append(vector("gated_norm", "norm", inner, Split.ROWS))
+        return tuple(made)
 
 
 @formula(unit="channels", source=SHAPES)
@@ -200,9 +258,25 @@ class GatedDeltaNet(StateMixer):
     def split_counts(self) -> dict[str, int]:
         return {"key heads": self.key_heads, "value heads": self.value_heads}
 
+    def tensors(self, hidden_size: int) -> tuple[Tensor, ...]:
+        keys, values = self.key_heads * self.key_dim, self.value_heads * self.value_dim
+        return (
+            _rows("in_proj_qkvz", 2 * keys + 2 * values, hidden_size),
+            _rows("in_proj_ba", 2 * self.value_heads, hidden_size),
+            _rows("conv", 2 * keys + values, self.conv_kernel),
+            _rows("dt_bias", self.value_heads, 1),
+            _rows("a_log", self.value_heads, 1),
+            vector("out_norm", "norm", self.value_dim),
+            _output(hidden_size, values),
+        )
+
 
 class KimiDeltaAttention(StateMixer):
-    """Keeps a short window of q, k and v, and one head_dim x head_dim matrix per head (KDA)."""
+    """Keeps a short window of q, k and v, and one head_dim x head_dim matrix per head (KDA).
+
+    The decay gate is low-rank (``head_dim``); the output gate too, unless
+    ``full_rank_gate``.
+    """
 
     default_state_dtype: ClassVar[str | None] = "float32"
 
@@ -236,9 +310,35 @@ class KimiDeltaAttention(StateMixer):
     def split_counts(self) -> dict[str, int]:
         return {"heads": self.heads}
 
+    def tensors(self, hidden_size: int) -> tuple[Tensor, ...]:
+        inner = self.heads * self.head_dim
+        gate: tuple[Tensor, ...]
+        if self.full_rank_gate:
+            gate = (_rows("g_proj", inner, hidden_size),)
+        else:
+            gate = (
+                Tensor("g_a_proj", "state", self.head_dim, hidden_size),
+                _rows("g_b_proj", inner, self.head_dim),
+            )
+        return (
+            *(_rows(f"{name}_proj", inner, hidden_size) for name in "qkv"),
+            _rows("conv", 3 * inner, self.conv_kernel),
+            Tensor("f_a_proj", "state", self.head_dim, hidden_size),
+            _rows("f_b_proj", inner, self.head_dim),
+            *gate,
+            _rows("b_proj", self.heads, hidden_size),
+            _rows("dt_bias", inner, 1),
+            _rows("a_log", self.heads, 1),
+            vector("out_norm", "norm", self.head_dim),
+            _output(hidden_size, inner),
+        )
+
 
 class LightningAttention(StateMixer):
-    """Keeps one head_dim x head_dim matrix per head; there is no convolution."""
+    """Keeps one head_dim x head_dim matrix per head; there is no convolution.
+
+    An output gate and a norm over all heads are part of its weights.
+    """
 
     # vLLM 0.33 raises "not yet supported" for a float32 state of this kind
     vllm_state_dtypes: ClassVar[tuple[str, ...]] = ("bf16",)
@@ -262,6 +362,15 @@ class LightningAttention(StateMixer):
     def split_counts(self) -> dict[str, int]:
         return {"heads": self.heads}
 
+    def tensors(self, hidden_size: int) -> tuple[Tensor, ...]:
+        inner = self.heads * self.head_dim
+        return (
+            _rows("qkv_proj", 3 * inner, hidden_size),
+            _rows("output_gate", inner, hidden_size),
+            vector("out_norm", "norm", inner, Split.ROWS),
+            _output(hidden_size, inner),
+        )
+
 
 class ShortConvolution(StateMixer):
     """Keeps the last K - 1 inputs of a causal convolution and nothing else (LFM2)."""
@@ -280,3 +389,10 @@ class ShortConvolution(StateMixer):
 
     def split_counts(self) -> dict[str, int]:
         return {"channels": self.channels}
+
+    def tensors(self, hidden_size: int) -> tuple[Tensor, ...]:
+        return (
+            _rows("in_proj", 3 * self.channels, hidden_size),
+            _rows("conv", self.channels, self.conv_kernel),
+            _output(hidden_size, self.channels),
+        )

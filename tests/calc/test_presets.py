@@ -168,8 +168,8 @@ def test_a_minimal_preset_is_read(tmp_path: Path) -> None:
         ("kind: attention", "kind: atention", "mixers.full"),
         ("id: good", "id: other", "id"),
         ("layers:\n  - {mixers: [full], ffns: [dense], count: 2}\n", "layers: []\n", "layers"),
-        (GOOD, "", "file"),
-        (GOOD, "- 1\n", "file"),
+        (GOOD, "", "whole"),
+        (GOOD, "- 1\n", "whole"),
         (GOOD, "{", "yaml"),
     ],
 )
