@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Hashable
 from functools import cached_property
 from itertools import accumulate
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -15,6 +16,10 @@ from calc.layers.tensors import Role
 from calc.weight_formats import StoredFormat
 
 MAX_LAYERS = 2048
+MAX_KEPT = 256
+"""Results kept with one model before all are dropped."""
+
+T = TypeVar("T")
 
 
 class Layer(Part):
@@ -134,6 +139,19 @@ class ModelSpec(Part):
                 for size, end in zip(sizes, ends, strict=True)
             )
         return self._stages[pp]
+
+    def kept(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What ``make`` returns, remembered with this model under a key of the caller's."""
+        if key not in self._kept:
+            if len(self._kept) >= MAX_KEPT:
+                self._kept.clear()
+            self._kept[key] = make()
+        found: T = self._kept[key]
+        return found
+
+    @cached_property
+    def _kept(self) -> dict[Hashable, Any]:
+        return {}
 
     @cached_property
     def _one_by_one(self) -> list[Layer]:

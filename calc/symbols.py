@@ -57,6 +57,7 @@ SYMBOLS: dict[str, str] = {
     "copies": r"c",
     "shares": r"s",
     "group": r"g",
+    "elements": r"e",
     "layer_parameters": r"p",
     # bytes
     "element_bytes": r"b",

@@ -51,7 +51,7 @@ class WeightFormat:
     scales: str
     arguments: tuple[tuple[str, int], ...] = ()
 
-    def item(self, key: str, rows: Item, columns: Item, copies: Item) -> Item:
+    def item(self, key: str, rows: int | Item, columns: int | Item, copies: int | Item) -> Item:
         """Bytes of equal matrices, scales included."""
         return self.formula.item(
             key, rows=rows, columns=columns, copies=copies, **dict(self.arguments)
