@@ -29,8 +29,8 @@ MESSAGES: dict[str, str] = {
     "tp_heads": (
         "tp: {tp} does not divide the {heads} {what} of {kind} layers; tp may be {allowed}"
     ),
-    "tp_kv_heads": (
-        "tp: {tp} neither divides the {kv_heads} KV heads nor is a multiple of them; "
+    "tp_replicas": (
+        "tp: {tp} neither divides the {count} {what} of {kind} layers nor is a multiple of them; "
         "tp may be {allowed}"
     ),
     "dcp_divides_tp": "dcp: {dcp} does not divide tp = {tp}; dcp may be {allowed}",

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from calc.errors import CalcError
-from calc.layers import Attention, Growth, Mixer
+from calc.layers import Attention, Growth
 
 if TYPE_CHECKING:
     from calc.engines import Engine
@@ -41,79 +40,71 @@ class Layout:
 
 def check_layout(model: ModelSpec, layout: Layout, engine: Engine) -> None:
     """Raise CalcError with the broken rule and the values that would do."""
-    for mixer in model.mixers:
-        _check_tp(mixer, layout.tp, model)
-    if layout.tp % layout.dcp:
-        raise CalcError(
-            "dcp_divides_tp", dcp=layout.dcp, tp=layout.tp, allowed=_listed(_divisors(layout.tp))
-        )
-    if layout.dcp > 1:
-        _check_dcp(model, layout, engine)
+    fault = _tp_fault(model, layout.tp)
+    if fault:
+        raise CalcError(fault.code, **fault.values, allowed=_listed(legal_tp(model)))
+    fault = _dcp_fault(model, layout.tp, layout.dcp, engine)
+    if fault:
+        allowed = _listed(legal_dcp(model, layout.tp, engine))
+        raise CalcError(fault.code, **fault.values, allowed=allowed)
     if layout.pp > model.layer_count:
         raise CalcError("pp_layers", pp=layout.pp, layers=model.layer_count)
 
 
-def legal_tp(model: ModelSpec) -> Iterator[int]:
-    """The tp sizes that every layer of the model allows."""
-    for tp in range(1, MAX_SIZE + 1):
-        try:
-            for mixer in model.mixers:
-                _check_tp(mixer, tp, None)
-        except CalcError:
-            continue
-        yield tp
+def legal_tp(model: ModelSpec) -> list[int]:
+    """The tp sizes up to MAX_SIZE that every layer of the model allows."""
+    return [tp for tp in range(1, MAX_SIZE + 1) if _tp_fault(model, tp) is None]
 
 
 def legal_dcp(model: ModelSpec, tp: int, engine: Engine) -> list[int]:
-    """The dcp sizes that divide tp and that every layer allows on this engine."""
-    values = []
-    for dcp in _divisors(tp):
-        try:
-            check_layout(model, Layout(tp=tp, dcp=dcp), engine)
-        except CalcError:
-            continue
-        values.append(dcp)
-    return values
+    """The dcp sizes that every layer allows on this engine, for a legal tp."""
+    return [dcp for dcp in range(1, tp + 1) if _dcp_fault(model, tp, dcp, engine) is None]
 
 
-def _check_tp(mixer: Mixer, tp: int, model: ModelSpec | None) -> None:
-    """``model`` is named only to list the legal sizes."""
-    for what, count in mixer.split_counts().items():
-        if count % tp:
-            allowed = _listed(legal_tp(model)) if model else ""
-            raise CalcError(
-                "tp_heads", tp=tp, heads=count, what=what, kind=mixer.kind, allowed=allowed
-            )
-    if isinstance(mixer, Attention) and tp % mixer.kv_heads and mixer.kv_heads % tp:
-        allowed = _listed(legal_tp(model)) if model else ""
-        raise CalcError("tp_kv_heads", tp=tp, kv_heads=mixer.kv_heads, allowed=allowed)
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """The rule that a layout breaks: the code of its message, and the message's values."""
+
+    code: str
+    values: dict[str, Any]
 
 
-def _check_dcp(model: ModelSpec, layout: Layout, engine: Engine) -> None:
+def _tp_fault(model: ModelSpec, tp: int) -> _Fault | None:
+    for mixer in model.mixers:
+        for what, count in mixer.split_counts().items():
+            if count % tp:
+                values = {"tp": tp, "heads": count, "what": what, "kind": mixer.kind}
+                return _Fault("tp_heads", values)
+        for what, count in mixer.replicable_counts().items():
+            if tp % count and count % tp:
+                values = {"tp": tp, "count": count, "what": what, "kind": mixer.kind}
+                return _Fault("tp_replicas", values)
+    return None
+
+
+def _dcp_fault(model: ModelSpec, tp: int, dcp: int, engine: Engine) -> _Fault | None:
+    if tp % dcp:
+        return _Fault("dcp_divides_tp", {"dcp": dcp, "tp": tp})
+    if dcp == 1:
+        return None
     attentions = [mixer for mixer in model.mixers if isinstance(mixer, Attention)]
     if not attentions and not model.latent_mixers:
-        raise CalcError("dcp_nothing")
+        return _Fault("dcp_nothing", {})
     for mixer in attentions:
         if mixer.growth is not Growth.GROWING:
-            raise CalcError("dcp_kind", engine=engine.name, kind=mixer.kind)
-    for mixer in attentions:
-        legal = engine.dcp_values(mixer, layout.tp)
-        if layout.dcp not in legal:
-            raise CalcError(
-                "dcp_kv_heads",
-                dcp=layout.dcp,
-                tp=layout.tp,
-                heads=mixer.heads,
-                kv_heads=mixer.kv_heads,
-                engine=engine.name,
-                rule=engine.dcp_rule,
-                allowed=_listed([1, *legal]),
-            )
+            return _Fault("dcp_kind", {"engine": engine.name, "kind": mixer.kind})
+        if dcp not in engine.dcp_values(mixer, tp):
+            values = {
+                "dcp": dcp,
+                "tp": tp,
+                "heads": mixer.heads,
+                "kv_heads": mixer.kv_heads,
+                "engine": engine.name,
+                "rule": engine.dcp_rule,
+            }
+            return _Fault("dcp_kv_heads", values)
+    return None
 
 
-def _divisors(number: int) -> list[int]:
-    return [value for value in range(1, number + 1) if number % value == 0]
-
-
-def _listed(values: Iterator[int] | list[int]) -> str:
+def _listed(values: list[int]) -> str:
     return ", ".join(str(value) for value in values)

@@ -33,6 +33,7 @@ SYMBOLS: dict[str, str] = {
     "hidden_size": r"h",
     "vocab_size": r"V",
     "head_dim": r"d",
+    "width": r"d",
     "heads_per_rank": r"H_r",
     "group_heads": r"H_g",
     # widths of state layers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from calc.layers.base import Growth, Heads, Mixer, Sharding, Store, Tokens, Width
 from calc.layers.tensors import Split, Tensor, by_heads, vector
@@ -36,6 +36,12 @@ class Attention(Mixer):
     kv_projections: bool = True
     input_size: int | None = Field(None, gt=0, le=2**20)
 
+    @model_validator(mode="after")
+    def _equal_groups(self) -> Attention:
+        if self.heads % self.kv_heads:
+            raise ValueError(f"heads ({self.heads}) must be a multiple of kv_heads")
+        return self
+
     @property
     def growth(self) -> Growth:
         return Growth.GROWING
@@ -55,6 +61,9 @@ class Attention(Mixer):
 
     def split_counts(self) -> dict[str, int]:
         return {"query heads": self.heads}
+
+    def replicable_counts(self) -> dict[str, int]:
+        return {"KV heads": self.kv_heads}
 
     def tensors(self, hidden_size: int) -> tuple[Tensor, ...]:
         read = self.input_size or hidden_size

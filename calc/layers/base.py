@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 from calc.items import Formula, Item, formula
 from calc.layers.tensors import Tensor
@@ -55,7 +55,8 @@ class Store:
     ``bytes`` is one token's row (growing, window, chunk) or one request's
     state; ``limit`` the window or chunk in tokens; ``dcp`` the ranks over which
     the token axis is striped (1: each rank holds every token); ``copies`` the
-    ranks of one TP group that hold these same bytes.
+    ranks of one TP group that hold these same bytes; ``tokens_per_row`` how many
+    tokens a row stands for (compressed caches, which are never striped).
     """
 
     name: str
@@ -65,18 +66,25 @@ class Store:
     limit: int = 0
     dcp: int = 1
     copies: int = 1
+    tokens_per_row: int = 1
+
+    def rows(self, context: int) -> int:
+        """Rows of one request that a store without stripes holds."""
+        if self.growth is Growth.GROWING:
+            return context // self.tokens_per_row
+        return min(context, self.limit)
 
     def per_token(self, layers: int) -> Item:
         """Bytes that one more token of a request adds on a rank over ``layers`` layers.
 
         For a window or a chunk this is the slope until it is full; a state has none.
         """
-        return growing_per_token.item(
-            f"{self.kind}.{self.name}.per_token",
-            row_bytes=self.bytes,
-            layers=layers,
-            dcp=self.dcp,
-        )
+        key = f"{self.kind}.{self.name}.per_token"
+        if self.tokens_per_row > 1:
+            return compressed_per_token.item(
+                key, row_bytes=self.bytes, layers=layers, compress_ratio=self.tokens_per_row
+            )
+        return growing_per_token.item(key, row_bytes=self.bytes, layers=layers, dcp=self.dcp)
 
     def per_request(self, layers: int, context: Number) -> Item:
         """Bytes of one request of ``context`` tokens on the fullest rank."""
@@ -95,6 +103,9 @@ class Store:
         match self.growth:
             case Growth.STATE:
                 return state_per_request, {"bytes_per_layer": self.bytes, "layers": layers}
+            case Growth.GROWING if self.tokens_per_row > 1:
+                grouped = {"context": context, "compress_ratio": self.tokens_per_row}
+                return compressed_per_request, common | grouped
             case Growth.GROWING:
                 return growing_per_request, common | {"context": context, "dcp": self.dcp}
             case Growth.WINDOW:
@@ -113,6 +124,20 @@ def growing_per_token(row_bytes: int, layers: int, dcp: int) -> Number:
 def growing_per_request(row_bytes: int, layers: int, context: Number, dcp: int) -> Number:
     """Rows of one request on the fullest rank."""
     return row_bytes * layers * ceil_div(context, dcp)
+
+
+@formula(unit="B/token", source="one row for several tokens, on average")
+def compressed_per_token(row_bytes: int, layers: int, compress_ratio: int) -> Number:
+    """Bytes on one rank per token of one request, where a row stands for several tokens."""
+    return ratio(row_bytes * layers, compress_ratio)
+
+
+@formula(unit="B", source="a row is written when its group of tokens is complete")
+def compressed_per_request(
+    row_bytes: int, layers: int, context: Number, compress_ratio: int
+) -> Number:
+    """Rows of one request, one for each complete group of tokens."""
+    return row_bytes * layers * (context // compress_ratio)
 
 
 @formula(unit="B", source="a window keeps the last w tokens")
@@ -143,6 +168,11 @@ class Block(Part):
     kind: str
     shared_weights: str | None = Field(None, min_length=1, max_length=32)
 
+    @model_serializer(mode="wrap")
+    def _keep_kind(self, others: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A part without its kind cannot be read back, even where defaults are left out."""
+        return {"kind": self.kind, **others(self)}
+
     def tensors(self, hidden_size: int) -> tuple[Tensor, ...]:
         """The weights of one such part; norms of hidden width belong to the layer."""
         raise NotImplementedError
@@ -161,3 +191,7 @@ class Mixer(Block):
     def split_counts(self) -> dict[str, int]:
         """Counts that tp must divide, by the name used in messages."""
         raise NotImplementedError
+
+    def replicable_counts(self) -> dict[str, int]:
+        """Counts that tp must divide or be a multiple of, by the name used in messages."""
+        return {}

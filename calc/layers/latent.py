@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -92,7 +92,7 @@ class Indexer(Mixer):
 
     kind: Literal["indexer"] = "indexer"
     heads: Heads
-    index_dim: Width
+    index_dim: Annotated[int, Field(gt=0, le=2**20, multiple_of=128)]
     top_k: Width
     q_lora_rank: int | None = Field(None, gt=0, le=2**20)
 

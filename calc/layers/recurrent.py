@@ -197,6 +197,9 @@ class Mamba2(StateMixer):
     def split_counts(self) -> dict[str, int]:
         return {"heads": self.heads}
 
+    def replicable_counts(self) -> dict[str, int]:
+        return {"groups": self.groups}
+
     def tensors(self, hidden_size: int) -> tuple[Tensor, ...]:
         inner = self.heads * self.head_dim
         shared = 2 * self.groups * self.state_size  # B and C of each group
