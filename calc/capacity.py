@@ -189,12 +189,11 @@ def _on_replica(component: Component, place: Sharding, context: int, prefix: str
         return states_per_replica.item(
             key, bytes_per_layer=store.bytes, layers=component.layers, tp=place.tp
         )
-    held = context if store.growth is Growth.GROWING else min(context, store.limit)
     return rows_per_replica.item(
         key,
         row_bytes=store.bytes,
         layers=component.layers,
-        held_tokens=held,
+        held_tokens=store.rows(context),
         tp=place.tp,
         dcp=store.dcp,
     )

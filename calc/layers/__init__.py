@@ -8,6 +8,7 @@ from pydantic import Field
 
 from calc.layers.attention import Attention, ChunkedAttention, SlidingWindowAttention
 from calc.layers.base import Growth, Mixer, Part, Sharding, Store
+from calc.layers.compressed import CompressedLatentAttention
 from calc.layers.ffn import AnyFfn, DenseFfn, MoeFfn
 from calc.layers.latent import Indexer, LatentAttention
 from calc.layers.recurrent import (
@@ -24,6 +25,7 @@ MIXERS: tuple[type[Mixer], ...] = (
     Attention,
     LatentAttention,
     Indexer,
+    CompressedLatentAttention,
     SlidingWindowAttention,
     ChunkedAttention,
     Mamba1,
@@ -38,6 +40,7 @@ AnyMixer = Annotated[
     Attention
     | LatentAttention
     | Indexer
+    | CompressedLatentAttention
     | SlidingWindowAttention
     | ChunkedAttention
     | Mamba1
@@ -55,6 +58,7 @@ __all__ = [
     "AnyMixer",
     "Attention",
     "ChunkedAttention",
+    "CompressedLatentAttention",
     "DenseFfn",
     "GatedDeltaNet",
     "Growth",
