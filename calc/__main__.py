@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -33,12 +34,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit status is returned."""
     options = _parser().parse_args(arguments)
     try:
-        if options.command == "presets":
-            return _presets(options.json)
-        return _evaluate(options)
+        status = _presets(options.json) if options.command == "presets" else _evaluate(options)
+        sys.stdout.flush()
+        return status
     except (CalcError, LinkError) as error:
         print(error, file=sys.stderr)
         return 2
+    except BrokenPipeError:  # whoever reads (head, a pager) has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -11,8 +11,8 @@ from typing import Any
 
 MESSAGES: dict[str, str] = {
     # single values
-    "not_an_integer": "{field}: {given} is not a whole number",
-    "not_a_number": "{field}: {given} is not a number",
+    "not_an_integer": "{field}: {given} is not a whole number; allowed: {minimum} to {maximum}",
+    "not_a_number": "{field}: {given} is not a number; allowed: {minimum} to {maximum}",
     "out_of_range": "{field}: {given} is out of range; allowed: {minimum} to {maximum}",
     "not_a_choice": "{field}: {given} is not one of {allowed}",
     "not_divisible": "{dividend} is not divisible by {divisor}",
@@ -23,6 +23,7 @@ MESSAGES: dict[str, str] = {
     "unknown_preset": "model: there is no preset {given}; known: {allowed}",
     "preset_invalid": "{file}: {field}: {reason}",
     "preset_unsourced": "{file}: {field}: no entry of `sources` covers this value",
+    "nothing_kept": "model: no layer of {given} keeps anything, so there is no cache to size",
     "custom_missing": "spec: model is `custom`, so a description of its layers is needed",
     "custom_unused": "spec: only a custom model carries a description, and model is {given}",
     # layout
@@ -60,6 +61,15 @@ MESSAGES: dict[str, str] = {
     "link_repeated_key": "{field}: the key appears {times} times in the link",
     "spec_unreadable": "spec: the description of the custom model cannot be read ({reason})",
 }
+
+
+def shown(value: Any) -> str:
+    """A faulty value for a message: at most 40 characters of it, whatever it is."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes out no integer of more than 4,300 digits
+        text = f"a {type(value).__name__} of very many digits"
+    return text if len(text) <= 42 else f"{text[:40]}..."
 
 
 class CalcError(ValueError):

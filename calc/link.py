@@ -18,16 +18,19 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
-from calc.errors import CalcError
+from calc.errors import CalcError, shown
 from calc.model import ModelSpec, read_model_json
 from calc.presets import CUSTOM
-from calc.scenario import FIELDS, Scenario
+from calc.scenario import FIELDS, Scenario, WholeField
 
 VERSION = "1"
 MAX_LENGTH = 4096
 """Characters of keys and values that are read; a custom model of many runs fits in 2,000."""
 MAX_SPEC_BYTES = 64 * 1024
 """A custom model's description, inflated."""
+
+REVISION = WholeField("r", 1, 1, 10**6)
+"""The model's revision as the sender had it."""
 
 
 class LinkError(ValueError):
@@ -42,7 +45,7 @@ class LinkError(ValueError):
 class Opened:
     """What a link says: the scenario, the model revision it was made with, and figures.
 
-    ``seen`` are headline numbers as its sender saw them (see ``figures``), so
+    ``seen`` are headline numbers as its sender saw them (``encode``), so
     that a later correction of a preset or a formula can be announced.
     """
 
@@ -92,9 +95,9 @@ def decode(params: Mapping[str, list[str]]) -> Opened:
     texts = dict(_single_values(params, problems))
     version = texts.pop("v", None)
     if version != VERSION:
-        problems.insert(0, CalcError("link_version", supported=VERSION, given=repr(version)))
+        problems.insert(0, CalcError("link_version", supported=VERSION, given=shown(version)))
         raise LinkError(problems[:1])
-    revision = _read(texts, "r", _whole, problems)
+    revision = _read(texts, "r", REVISION.parse, problems)
     seen = _read(texts, "seen", _figures, problems)
     spec = _read(texts, "spec", unpack_spec, problems)
     values = {
@@ -128,7 +131,7 @@ def unpack_spec(text: str) -> ModelSpec:
         data = inflater.decompress(packed, MAX_SPEC_BYTES)
     except (binascii.Error, ValueError, zlib.error):
         raise CalcError("spec_unreadable", reason="it is damaged or cut off") from None
-    if inflater.unconsumed_tail or not inflater.eof:
+    if inflater.unconsumed_tail or inflater.unused_data or not inflater.eof:
         reason = f"it is cut off, or larger than {MAX_SPEC_BYTES:,} bytes"
         raise CalcError("spec_unreadable", reason=reason)
     try:
@@ -162,15 +165,10 @@ def _read(texts: dict[str, str], key: str, parse: Any, problems: list[CalcError]
         return None
 
 
-def _whole(text: str) -> int:
-    if not re.fullmatch(r"[1-9][0-9]{0,5}", text, re.ASCII):
-        raise CalcError("not_an_integer", "r", given=repr(text[:40]))
-    return int(text)
-
-
 def _figures(text: str) -> tuple[int, ...]:
     if not re.fullmatch(r"[0-9]{1,30}(\.[0-9]{1,30}){0,7}", text, re.ASCII):
-        raise CalcError("not_an_integer", "seen", given=repr(text[:40]))
+        reason = f"{shown(text)} is not up to eight whole numbers with dots between"
+        raise CalcError("invalid_value", "seen", reason=reason)
     return tuple(int(number) for number in text.split("."))
 
 

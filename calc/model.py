@@ -178,5 +178,5 @@ def read_model_json(text: str | bytes, file: str = "model") -> ModelSpec:
 def first_fault(error: ValidationError, file: str) -> CalcError:
     """The first fault that pydantic found, as an error with file, field and reason."""
     first = error.errors(include_url=False)[0]
-    field = ".".join(str(part) for part in first["loc"]) or "whole"
+    field = ".".join(str(part) for part in first["loc"])[:120] or "whole"
     return CalcError("preset_invalid", field=field, file=file, reason=first["msg"])

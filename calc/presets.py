@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import Field, ValidationError
 
-from calc.errors import CalcError
+from calc.errors import CalcError, shown
 from calc.layers import AnyFfn, AnyMixer, Part
 from calc.model import MAX_LAYERS, EngineDefaults, ExtraTensor, ModelSpec, first_fault, read_model
 
@@ -81,7 +81,7 @@ def preset_ids() -> list[str]:
 def load_preset(preset: str) -> ModelSpec:
     """A model preset by id; raises CalcError for an unknown id or a faulty file."""
     if preset not in preset_ids():
-        raise CalcError("unknown_preset", given=repr(preset[:64]), allowed=", ".join(preset_ids()))
+        raise CalcError("unknown_preset", given=shown(preset), allowed=", ".join(preset_ids()))
     return read_preset(FOLDER / f"{preset}.yaml")
 
 
@@ -90,7 +90,7 @@ def read_preset(path: Path) -> ModelSpec:
     name = path.name
     try:
         data = yaml.load(path.read_text(encoding="utf-8"), Loader=_StrictLoader)  # noqa: S506 - a SafeLoader
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise CalcError("preset_invalid", field="yaml", file=name, reason=str(error)) from None
     try:
         preset = PresetFile.model_validate(_tuples(data))
@@ -153,12 +153,15 @@ def _tuples(node: Any) -> Any:
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """YAML without repeated keys."""
+    """YAML whose keys are words, none of them repeated."""
 
 
 def _mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:
     pairs = [(loader.construct_object(key), value) for key, value in node.value]
     keys = [key for key, _ in pairs]
+    strange = [key for key in keys if not isinstance(key, str)]
+    if strange:
+        raise yaml.YAMLError(f"keys that are not words: {', '.join(map(shown, strange))}")
     repeated = {key for key in keys if keys.count(key) > 1}
     if repeated:
         raise yaml.YAMLError(f"repeated keys: {', '.join(map(str, sorted(repeated)))}")

@@ -113,6 +113,8 @@ def evaluate(scenario: Scenario) -> Report:
         scenario.state_dtype,
     )
     held = cache(model, layout, place, scenario.context, scenario.batch)
+    if not held.stage.per_request.value:
+        raise CalcError("nothing_kept", given=model.name)
     return Report(
         scenario,
         model,

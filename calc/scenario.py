@@ -7,13 +7,12 @@ published, a default never changes.
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass, fields
 from typing import Any
 
 from calc.engines import ENGINES, Engine
-from calc.errors import CalcError
+from calc.errors import CalcError, shown
 from calc.formats import KV_FORMATS
 from calc.layout import Layout
 from calc.model import ModelSpec
@@ -31,21 +30,17 @@ class WholeField:
     maximum: int
 
     def parse(self, text: str) -> int:
-        if not re.fullmatch(r"0|-?[1-9][0-9]{0,19}", text, re.ASCII):
-            raise CalcError("not_an_integer", self.name, given=repr(text[:40]))
+        if not re.fullmatch(r"0|-?[1-9][0-9]*", text, re.ASCII):
+            raise _fault("not_an_integer", self, text)
+        if len(text) > 20:
+            raise _fault("out_of_range", self, text)
         return self.check(int(text))
 
     def check(self, value: Any) -> int:
         if type(value) is not int:
-            raise CalcError("not_an_integer", self.name, given=repr(value))
+            raise _fault("not_an_integer", self, value)
         if not self.minimum <= value <= self.maximum:
-            raise CalcError(
-                "out_of_range",
-                self.name,
-                given=value,
-                minimum=self.minimum,
-                maximum=self.maximum,
-            )
+            raise _fault("out_of_range", self, value)
         return value
 
     def format(self, value: int) -> str:
@@ -62,25 +57,25 @@ class NumberField:
     maximum: float
 
     def parse(self, text: str) -> float:
-        if not re.fullmatch(r"-?[0-9]{1,20}(\.[0-9]{1,20})?", text, re.ASCII):
-            raise CalcError("not_a_number", self.name, given=repr(text[:40]))
+        if not re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", text, re.ASCII):
+            raise _fault("not_a_number", self, text)
         return self.check(float(text))
 
     def check(self, value: Any) -> float:
-        if type(value) not in (int, float) or not math.isfinite(value):
-            raise CalcError("not_a_number", self.name, given=repr(value))
+        if type(value) not in (int, float) or value != value:
+            raise _fault("not_a_number", self, value)
         if not self.minimum <= value <= self.maximum:
-            raise CalcError(
-                "out_of_range",
-                self.name,
-                given=value,
-                minimum=self.minimum,
-                maximum=self.maximum,
-            )
-        return value  # type: ignore[no-any-return]
+            raise _fault("out_of_range", self, value)
+        return float(value)
 
     def format(self, value: float) -> str:
-        return f"{value:.10f}".rstrip("0").rstrip(".")
+        """The shortest text that reads back as the same number; the bounds need no exponent."""
+        return repr(value).removesuffix(".0")
+
+
+def _fault(code: str, field: WholeField | NumberField, given: Any) -> CalcError:
+    allowed = {"minimum": field.minimum, "maximum": field.maximum}
+    return CalcError(code, field.name, given=shown(given), **allowed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +94,7 @@ class ChoiceField:
             raise CalcError(
                 "not_a_choice",
                 self.name,
-                given=repr(str(value)[:40]),
+                given=shown(value),
                 allowed=", ".join(self.choices),
             )
         return value
@@ -160,12 +155,18 @@ class Scenario:
     def __post_init__(self) -> None:
         for name, field in FIELDS.items():
             field.check(getattr(self, name))
-        if self.model == CUSTOM and self.spec is None:
-            raise CalcError("custom_missing")
+        if not isinstance(self.model, str):
+            raise CalcError("invalid_value", "model", reason="it is not the id of a preset")
         if self.model != CUSTOM:
             if self.spec is not None:
-                raise CalcError("custom_unused", given=repr(self.model[:64]))
+                raise CalcError("custom_unused", given=shown(self.model))
             load_preset(self.model)
+        elif self.spec is None:
+            raise CalcError("custom_missing")
+        elif not isinstance(self.spec, ModelSpec):
+            raise CalcError("invalid_value", "spec", reason="it is not a ModelSpec")
+        elif self.spec.id != CUSTOM:
+            raise CalcError("invalid_value", "spec", reason=f"its id is not {CUSTOM}")
 
     @property
     def model_spec(self) -> ModelSpec:

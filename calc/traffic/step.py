@@ -33,8 +33,13 @@ def logits_bytes(batch: Number, vocab_size: int, element_bytes: int) -> Number:
     status=Status.ENGINE,
 )
 def boundary_sent_bytes(tokens: Number, hidden_size: int, element_bytes: int, tp: int) -> Number:
-    """Hidden and residual tensors of a pipeline boundary; each rank sends its part."""
-    return exact_div(2 * tokens * hidden_size * element_bytes, tp)
+    """Hidden and residual tensors of a pipeline boundary; each rank sends its part,
+    or the whole of them where a tensor cannot be cut into equal parts."""
+    return (
+        exact_div(2 * tokens * hidden_size * element_bytes, tp)
+        if tokens * hidden_size % tp == 0
+        else 2 * tokens * hidden_size * element_bytes
+    )
 
 
 @formula(
@@ -134,7 +139,7 @@ def _stages(
     """Stages of some layers, with the model's ends and pipeline boundaries that belong to them."""
     if embedding:
         yield work.all_reduce("embedding", "model", 1, work.hidden_size, per="step")
-    if receives:
+    if receives and work.tokens * work.hidden_size % work.layout.tp == 0:
         yield _gather_boundary(work, receives)
     yield from _layer_stages(layers, work)
     if sends:
@@ -188,7 +193,7 @@ def _send_boundary(work: Work, boundaries: int) -> Stage:
         element_bytes=BF16,
         tp=work.layout.tp,
     )
-    shape = (2, work.tokens, work.hidden_size // work.layout.tp)
+    shape = (2, payload.value // (2 * BF16))
     stage = Stage("pipeline_send", "model", boundaries, "step", shape, "bf16")
     return stage.moved_by(Collective.SEND, "pp", work.layout.pp, payload)
 
