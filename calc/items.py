@@ -88,7 +88,7 @@ def _sum(**terms: Number) -> Number:
 
 SUMS = {
     unit: Formula(_sum, unit, "sum of the items named", Status.EXACT)
-    for unit in ("B", "B/token", "parameters", "µs", "FLOP")
+    for unit in ("B", "B/token", "parameters", "µs", "FLOP", "blocks")
 }
 
 
