@@ -7,8 +7,19 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from calc.formats import KV_FORMATS, indexer_row_bytes
+from calc.items import Item, Status, formula
 from calc.layers.base import Growth, Heads, Mixer, Sharding, Store, Width
 from calc.layers.tensors import Split, Tensor, by_heads, vector
+
+
+@formula(
+    unit="B/token",
+    source="vLLM 0.33 models/minimax_m3/common/indexer.py",
+    status=Status.ENGINE,
+)
+def plain_index_row_bytes(index_dim: int, element_bytes: int) -> int:
+    """One indexer key without scales."""
+    return index_dim * element_bytes
 
 
 class LatentAttention(Mixer):
@@ -85,7 +96,8 @@ class Indexer(Mixer):
     """Keeps one fp8 indexer key per token; it chooses the tokens a sparse layer reads.
 
     Its queries come from the attention's compressed query where there is one
-    (``q_lora_rank``), else from the hidden state.
+    (``q_lora_rank``), else from the hidden state. ``plain_keys`` are stored as
+    they are, in bf16, or in fp8 with any 8-bit cache (MiniMax-M3).
     """
 
     projects_output: ClassVar[bool] = False
@@ -95,12 +107,21 @@ class Indexer(Mixer):
     index_dim: Annotated[int, Field(gt=0, le=2**20, multiple_of=128)]
     top_k: Width
     q_lora_rank: int | None = Field(None, gt=0, le=2**20)
+    plain_keys: bool = False
 
     def stores(self, place: Sharding) -> tuple[Store, ...]:
         dcp = place.dcp if place.engine.stripes_indexer else 1
-        row = indexer_row_bytes.item(f"{self.kind}.row", index_dim=self.index_dim)
+        row = self._row(2 if place.kv_format.id == "bf16" else 1)
         copies = place.tp // dcp
         return (Store("index_key", self.kind, Growth.GROWING, row, dcp=dcp, copies=copies),)
+
+    def _row(self, element_bytes: int) -> Item:
+        key = f"{self.kind}.row"
+        if self.plain_keys:
+            return plain_index_row_bytes.item(
+                key, index_dim=self.index_dim, element_bytes=element_bytes
+            )
+        return indexer_row_bytes.item(key, index_dim=self.index_dim)
 
     def split_counts(self) -> dict[str, int]:
         return {}

@@ -26,16 +26,54 @@ class Groups:
 # its repository) allocates: text backbone, without MTP and vision
 TOTALS = {
     "deepseek-v3": 671.026,
+    "deepseek-v3.2": 671.878,
+    "glm-5": 743.911,
     "gpt-oss-120b": 116.829,
+    "gpt-oss-20b": 20.915,
+    "kimi-k3": 2_779,
     "llama-3.1-70b": 70.554,
     "llama-3.1-8b": 8.030,
     "mimo-v2-flash": 308.779,
+    "mixtral-8x7b": 46.703,
     "nemotron-h-56b": 56.324,
     "qwen3-235b-a22b": 235.094,
-    "kimi-k3": 2_779,
+    "qwen3.5-27b": 26.896,
 }
 
-# active for one token, embedding and head included
+# billions, as model cards, papers and the names of the repositories round them
+ROUNDED = {
+    "bamba-9b": 9.8,
+    "deepseek-v2": 236,
+    "deepseek-v2-lite": 15.7,
+    "deepseek-v4-flash": 284,
+    "falcon-h1-34b": 33.6,
+    "falcon-mamba-7b": 7.27,
+    "gemma-2-9b": 9.24,
+    "gemma-2-27b": 27.2,
+    "granite-4.0-h-small": 32.2,
+    "jamba-1.5-large": 398,
+    "jamba-1.5-mini": 52,
+    "llama-2-7b": 6.74,
+    "llama-3.1-405b": 405.9,
+    "mamba-codestral-7b": 7.29,
+    "minimax-m2": 229,
+    "minimax-text-01": 456,
+    "mistral-7b": 7.24,
+    "nemotron-3-nano": 31.6,
+    "nemotron-3-super": 120.7,
+    "nemotron-h-47b": 46.8,
+    "nemotron-h-8b": 8.1,
+    "phi-3-mini-4k": 3.82,
+    "phi-4": 14.7,
+    "phi-4-mini": 3.84,
+    "qwen3-30b-a3b": 30.5,
+    "qwen3-32b": 32.8,
+    "qwen3-8b": 8.19,
+    "zamba2-7b": 7.36,
+}
+
+# active for one token, embedding and head included: DeepSeek-V3 and Qwen3 by their formula, Kimi K3
+# published as 104 B
 ACTIVE = {"deepseek-v3": 37.55, "kimi-k3": 105.4, "qwen3-235b-a22b": 22.19}
 
 
@@ -43,6 +81,12 @@ ACTIVE = {"deepseek-v3": 37.55, "kimi-k3": 105.4, "qwen3-235b-a22b": 22.19}
 def test_the_parameters_agree_with_the_published_model(preset: str) -> None:
     total = parameters(load_preset(preset)).total.value
     assert total == pytest.approx(TOTALS[preset] * 1e9, rel=1e-3)
+
+
+@pytest.mark.parametrize("preset", ROUNDED)
+def test_the_parameters_round_to_the_figure_that_is_advertised(preset: str) -> None:
+    total = parameters(load_preset(preset)).total.value
+    assert total == pytest.approx(ROUNDED[preset] * 1e9, rel=1e-2)
 
 
 @pytest.mark.parametrize("preset", ACTIVE)
@@ -134,6 +178,19 @@ def test_a_tied_embedding_is_on_both_ends_of_a_pipeline() -> None:
     weights = rank_bytes(model, Groups(pp=2), "bf16")
     table = 262_208 * 5376
     assert sum(weights.stage_bytes) == 2 * (parameters(model).total.value + table)
+
+
+def test_shared_transformer_blocks_weigh_once_however_many_layers_call_them() -> None:
+    # Zamba2-7B: two blocks of 3 x 7168^2 + 7168 x 3584 and 3 x 14336 x 3584, called by 13 layers
+    parts = {part.name: part for part in parameters(load_preset("zamba2-7b")).parts}
+    assert (parts["attention"].layers, parts["attention_2"].layers) == (1, 1)
+    assert parts["attention"].total.value == 3 * 7168**2 + 7168 * 3584
+    own = [
+        part
+        for part in parts.values()
+        if any(item.key.endswith("exit_proj") for item in part.per_layer.parts())
+    ]
+    assert sum(part.layers for part in own) == 13
 
 
 def test_drafting_adds_the_mtp_layer_to_the_last_stage() -> None:
