@@ -126,7 +126,9 @@ def pack_spec(spec: ModelSpec) -> str:
 def unpack_spec(text: str) -> ModelSpec:
     """Inverse of ``pack_spec``; bounded in memory, raises CalcError."""
     try:
-        packed = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        if not re.fullmatch(r"[A-Za-z0-9_-]+", text, re.ASCII):
+            raise ValueError("not URL-safe base64 without padding")
+        packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
         inflater = zlib.decompressobj()
         data = inflater.decompress(packed, MAX_SPEC_BYTES)
     except (binascii.Error, ValueError, zlib.error):
