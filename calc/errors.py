@@ -42,7 +42,32 @@ MESSAGES: dict[str, str] = {
     "dcp_kind": "dcp: {engine} has no decode context parallelism for {kind} layers; dcp must be 1",
     "dcp_nothing": "dcp: this model keeps no attention cache that could be striped; dcp must be 1",
     "pp_layers": "pp: {pp} stages need at least as many layers; the model has {layers}",
+    "pcp_kind": (
+        "pcp: {engine} has no prefill context parallelism for {kind} layers, only for latent "
+        "attention; pcp must be 1"
+    ),
+    "pcp_dcp": "pcp: not together with dcp here: {rule}; pcp or dcp must be 1",
+    "ep_size": (
+        "ep: {ep} ranks cannot share the experts; expert parallelism takes all the tp x pcp x dp "
+        "= {ranks} ranks of a pipeline stage; ep may be {allowed}"
+    ),
+    "ep_experts": (
+        "ep: {ep} ranks do not divide the {experts} experts; tp x pcp x dp may be {allowed}"
+    ),
+    "ep_nothing": "ep: this model has no experts; ep must be off",
     # options of an engine
+    "moe_backend_unknown": "moe_backend: {engine} has no backend {given}; it has {allowed}",
+    "moe_backend_ep": (
+        "moe_backend: {given} sends each token to the ranks of its experts, so it needs ep on"
+    ),
+    "moe_backend_width": (
+        "moe_backend: {given} exists for widths {allowed} in {engine}; this model sends {width}"
+    ),
+    "query_dtype": "query_dtype: {given} is not possible here: {reason}",
+    "sequence_parallel": "sequence_parallel: {engine} has none of its own for this model",
+    "prefill_tokens": (
+        "prefill_tokens: {given} tokens do not fit into a context of {context}; at most {context}"
+    ),
     "backend_unknown": "dcp_backend: {engine} has no backend {given}; it has {allowed}",
     "query_replication": (
         "query_replication: {engine} cannot replicate the query projection for this model "

@@ -19,7 +19,17 @@ import numpy as np
 
 from calc.items import SUMS, Formula, Item
 from calc.symbols import SYMBOLS
-from calc.units import Number, ceil_div, exact_div, greater, lesser, ratio, round_up
+from calc.units import (
+    Number,
+    binomial,
+    ceil_div,
+    chance_untouched,
+    exact_div,
+    greater,
+    lesser,
+    ratio,
+    round_up,
+)
 
 FUNCTIONS: dict[str, Callable[..., Number]] = {
     "ceil_div": ceil_div,
@@ -28,6 +38,8 @@ FUNCTIONS: dict[str, Callable[..., Number]] = {
     "lesser": lesser,
     "greater": greater,
     "round_up": round_up,
+    "binomial": binomial,
+    "chance_untouched": chance_untouched,
 }
 """What a formula may call; the names a filled-in Python line needs."""
 
@@ -136,6 +148,10 @@ def _draw(node: ast.expr, leaf: Callable[[str], str]) -> tuple[str, int]:
             step = inner(multiple)
             fraction = rf"\left\lceil\frac{{{inner(value)}}}{{{step}}}\right\rceil"
             return rf"{fraction} \cdot {inner(multiple, PRODUCT)}", PRODUCT
+        case ast.Call(func=ast.Name(id="binomial"), args=[items, chosen]):
+            return rf"\binom{{{inner(items)}}}{{{inner(chosen)}}}", ATOM
+        case ast.Call(func=ast.Name(id="chance_untouched"), args=arguments):
+            return rf"q_0\left({', '.join(map(inner, arguments))}\right)", ATOM
         case ast.IfExp(test=ast.Compare() as test, body=body, orelse=orelse):
             lines = rf"{inner(body)} & {_condition(test, leaf)}\\ {inner(orelse)} & \text{{else}}"
             return rf"\begin{{cases}}{lines}\end{{cases}}", ATOM

@@ -20,22 +20,31 @@ MAX_SIZE = 1024
 class Layout:
     """Sizes of the parallel groups.
 
-    ``dcp`` ranks lie inside a tp group; a *replica* is tp x pp ranks and serves
-    its own requests; ``dp`` replicas make the deployment.
+    ``dcp`` ranks lie inside a tp group; ``pcp`` groups split the tokens of a
+    step; a *replica* is tp x pcp x pp ranks and serves its own requests; ``dp``
+    replicas make the deployment. ``ep`` ranks share the experts: 1, or all the
+    tp x pcp x dp ranks of a pipeline stage.
     """
 
     tp: int = 1
     dcp: int = 1
     dp: int = 1
     pp: int = 1
+    pcp: int = 1
+    ep: int = 1
 
     @property
     def replica_ranks(self) -> int:
-        return self.tp * self.pp
+        return self.tp * self.pcp * self.pp
 
     @property
     def world_size(self) -> int:
-        return self.tp * self.dp * self.pp
+        return self.tp * self.pcp * self.dp * self.pp
+
+    @property
+    def expert_ranks(self) -> int:
+        """The ranks of one pipeline stage, over which the experts can be spread."""
+        return self.tp * self.pcp * self.dp
 
 
 def check_layout(model: ModelSpec, layout: Layout, engine: Engine) -> None:
@@ -47,6 +56,10 @@ def check_layout(model: ModelSpec, layout: Layout, engine: Engine) -> None:
     if fault:
         allowed = _listed(legal_dcp(model, layout.tp, engine))
         raise CalcError(fault.code, **fault.values, allowed=allowed)
+    if layout.pcp > 1:
+        _check_pcp(model, layout, engine)
+    if layout.ep > 1:
+        _check_ep(model, layout)
     if layout.pp > model.layer_count:
         raise CalcError("pp_layers", pp=layout.pp, layers=model.layer_count)
 
@@ -59,6 +72,34 @@ def legal_tp(model: ModelSpec) -> list[int]:
 def legal_dcp(model: ModelSpec, tp: int, engine: Engine) -> list[int]:
     """The dcp sizes that every layer allows on this engine, for a legal tp."""
     return [dcp for dcp in range(1, tp + 1) if _dcp_fault(model, tp, dcp, engine) is None]
+
+
+def legal_ep(model: ModelSpec, layout: Layout) -> list[int]:
+    """The ep sizes for these tp, pcp and dp: off, or all of their ranks."""
+    everyone = layout.expert_ranks
+    return [1] if any(ffn.experts % everyone for ffn in model.moe_ffns) else [1, everyone]
+
+
+def _check_pcp(model: ModelSpec, layout: Layout, engine: Engine) -> None:
+    kinds = [mixer.kind for mixer in model.mixers if mixer.kind not in engine.pcp_kinds]
+    if kinds:
+        raise CalcError("pcp_kind", engine=engine.name, kind=kinds[0])
+    if layout.dcp > 1:
+        raise CalcError("pcp_dcp", engine=engine.name, rule=engine.pcp_dcp_rule)
+
+
+def _check_ep(model: ModelSpec, layout: Layout) -> None:
+    everyone = layout.expert_ranks
+    if not model.moe_ffns:
+        raise CalcError("ep_nothing")
+    if layout.ep != everyone:
+        raise CalcError("ep_size", ep=layout.ep, ranks=everyone, allowed=f"off, on ({everyone})")
+    for ffn in model.moe_ffns:
+        if ffn.experts % layout.ep:
+            divisors = [n for n in range(1, MAX_SIZE + 1) if ffn.experts % n == 0]
+            raise CalcError(
+                "ep_experts", ep=layout.ep, experts=ffn.experts, allowed=_listed(divisors)
+            )
 
 
 @dataclass(frozen=True, slots=True)

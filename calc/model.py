@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field, ValidationError, model_validator
 
 from calc.errors import CalcError
-from calc.layers import AnyFfn, AnyMixer, LatentAttention, Mixer, Part
+from calc.layers import AnyFfn, AnyMixer, LatentAttention, Mixer, MoeFfn, Part
 from calc.layers.tensors import Role
 from calc.weight_formats import StoredFormat
 
@@ -108,6 +108,13 @@ class ModelSpec(Part):
     def latent_mixers(self) -> tuple[LatentAttention, ...]:
         """The distinct latent-attention mixers."""
         return tuple(mixer for mixer in self.mixers if isinstance(mixer, LatentAttention))
+
+    @cached_property
+    def moe_ffns(self) -> tuple[MoeFfn, ...]:
+        """The distinct mixtures of experts, those of drafting layers included."""
+        layers = (*self.layers, *self.mtp_layers)
+        ffns = dict.fromkeys(ffn for layer in layers for ffn in layer.ffns)
+        return tuple(ffn for ffn in ffns if isinstance(ffn, MoeFfn))
 
     def defaults_in(self, engine: str) -> EngineDefaults:
         """This model's defaults in an engine."""

@@ -12,12 +12,15 @@ SYMBOLS: dict[str, str] = {
     "dcp": r"\mathrm{dcp}",
     "dp": r"\mathrm{dp}",
     "pp": r"\mathrm{pp}",
+    "pcp": r"\mathrm{pcp}",
+    "nodes": r"n",
     "ranks": r"N",
     # workload
     "context": r"S",
     "batch": r"B",
     "tokens": r"T",
     "layers": r"L",
+    "speculative_tokens": r"k",
     # widths of attention
     "heads": r"H",
     "kv_heads": r"H_{kv}",
@@ -60,6 +63,12 @@ SYMBOLS: dict[str, str] = {
     "group": r"g",
     "elements": r"e",
     "layer_parameters": r"p",
+    # routing
+    "experts": r"E",
+    "top_k": r"k",
+    "top_k_groups": r"g",
+    "destinations": r"D",
+    "header_bytes": r"a",
     # bytes
     "element_bytes": r"b",
     "query_bytes": r"b_q",

@@ -6,6 +6,8 @@ and its name says which. ``context`` and ``batch`` may be numpy arrays.
 
 from __future__ import annotations
 
+import functools
+import math
 from typing import Any
 
 import numpy as np
@@ -72,3 +74,44 @@ def round_up(value: Number, multiple: int) -> Number:
     256
     """
     return ceil_div(value, multiple) * multiple
+
+
+def binomial(items: int, chosen: int) -> int:
+    """Ways to choose some of a number of items (0 when there are too few).
+
+    >>> binomial(8, 2), binomial(3, 4)
+    (28, 0)
+    """
+    return math.comb(items, chosen)
+
+
+@functools.lru_cache(maxsize=256)
+def chance_untouched(parts: int, items: int, chosen: int, groups: int, groups_chosen: int) -> float:
+    """Chance that none of the chosen items lies in one of ``parts`` equal parts of them.
+
+    Groups are chosen first, then items within the chosen groups; all choices are
+    equally likely. Averaged over the parts, of which one may cut through groups.
+
+    >>> chance_untouched(2, 8, 1, 1, 1), chance_untouched(4, 8, 2, 4, 2)
+    (0.5, 0.583...)
+    """
+    size, group = exact_div(items, parts), exact_div(items, groups)
+    pool = group * groups_chosen
+    missed = 0
+    for first in range(0, items, size):
+        # ways[chosen groups, items of this part in them]
+        ways = {(0, 0): 1}
+        touched = range(first // group, (first + size - 1) // group + 1)
+        for index in touched:
+            inside = min(first + size, (index + 1) * group) - max(first, index * group)
+            for (taken, held), count in list(ways.items()):
+                key = (taken + 1, held + inside)
+                ways[key] = ways.get(key, 0) + count
+        missed += sum(
+            count
+            * math.comb(groups - len(touched), groups_chosen - taken)
+            * math.comb(pool - held, chosen)
+            for (taken, held), count in ways.items()
+            if taken <= groups_chosen
+        )
+    return missed / (parts * math.comb(groups, groups_chosen) * math.comb(pool, chosen))

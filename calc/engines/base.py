@@ -44,6 +44,23 @@ class Engine:
     stripes_indexer: ClassVar[bool]
     """Whether dcp stripes the indexer keys of sparse attention."""
 
+    moe_backends: ClassVar[tuple[str, ...]]
+    """How tokens can get to their experts; the first is the default."""
+    rank_order: ClassVar[tuple[str, ...]]
+    """The groups outside tp, innermost first, in the order in which ranks are numbered."""
+    pcp_kinds: ClassVar[tuple[str, ...]] = ("mla", "indexer")
+    """The layer kinds that prefill context parallelism is for."""
+    pcp_dcp_rule: ClassVar[str]
+    """How the engine combines pcp and dcp, in a few words."""
+    gathers_over_all: ClassVar[bool]
+    """Whether attention-dp gathers every replica's tokens over tp x dp around the experts."""
+    dispatches_without_dp: ClassVar[bool]
+    """Whether DeepEP is used inside one tp group too."""
+    deepep_pads: ClassVar[bool]
+    """Whether a width that the low-latency kernels lack is padded to the next they have."""
+    can_split_sequence: ClassVar[bool]
+    """Whether each all-reduce can be a reduce-scatter and an all-gather (sequence parallelism)."""
+
     def kv_heads_per_rank(self, kv_heads: int, tp: int, dcp: int) -> Item:
         """KV heads whose rows one rank holds."""
         raise NotImplementedError
@@ -66,6 +83,10 @@ class Engine:
         if state != "auto":
             return conv_dtype, state
         return conv_dtype, mixer.state_dtype or self.default_state_dtype(mixer, conv_dtype)
+
+    def splits_before_experts(self, model: ModelSpec, pp: int) -> bool:
+        """Whether o_proj ends in a reduce-scatter where the experts take rows divided over tp."""
+        raise NotImplementedError
 
     def resolve_backend(self, model: ModelSpec, wanted: str) -> str:
         """The DCP backend in use: the user's, else the model's default here, else the engine's."""

@@ -10,6 +10,7 @@ from calc.units import Number, exact_div, greater
 
 if TYPE_CHECKING:
     from calc.layers import Attention, StateMixer
+    from calc.model import ModelSpec
 
 
 @formula(
@@ -37,6 +38,18 @@ class Sglang(Engine):
     dcp_rule: ClassVar[str] = "KV heads are first split over tp / dcp ranks"
     reduces_whole_kv_output: ClassVar[bool] = True
     stripes_indexer: ClassVar[bool] = False
+    # layers/dp_attention.py, layers/moe/token_dispatcher
+    moe_backends: ClassVar[tuple[str, ...]] = (
+        "gather_scatter",
+        "deepep_low_latency",
+        "deepep_high_throughput",
+    )
+    rank_order: ClassVar[tuple[str, ...]] = ("pcp", "dp", "pp")
+    pcp_dcp_rule: ClassVar[str] = "SGLang refuses --dcp-size with --enable-prefill-cp"
+    gathers_over_all: ClassVar[bool] = True
+    dispatches_without_dp: ClassVar[bool] = True
+    deepep_pads: ClassVar[bool] = False
+    can_split_sequence: ClassVar[bool] = False
 
     def kv_heads_per_rank(self, kv_heads: int, tp: int, dcp: int) -> Item:
         return sglang_kv_heads_per_rank.item("kv_heads_per_rank", kv_heads=kv_heads, tp=tp, dcp=dcp)
@@ -48,6 +61,9 @@ class Sglang(Engine):
             for dcp in range(2, tp + 1)
             if tp % dcp == 0 and (kv_heads % (tp // dcp) == 0 or (tp // dcp) % kv_heads == 0)
         ]
+
+    def splits_before_experts(self, model: ModelSpec, pp: int) -> bool:
+        return True  # layers/communicator.py
 
     def default_state_dtype(self, mixer: StateMixer, conv_dtype: str) -> str:
         return "float32"  # configs/mamba_utils.py, unless the environment says otherwise

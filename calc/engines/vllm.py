@@ -10,6 +10,7 @@ from calc.units import Number, greater
 
 if TYPE_CHECKING:
     from calc.layers import Attention, StateMixer
+    from calc.model import ModelSpec
 
 
 @formula(
@@ -36,6 +37,20 @@ class Vllm(Engine):
     dcp_rule: ClassVar[str] = "only the tp / kv_heads copies of a KV head are striped"
     reduces_whole_kv_output: ClassVar[bool] = False
     stripes_indexer: ClassVar[bool] = True
+    # fused_moe/all2all_utils.py, distributed/device_communicators/all2all.py
+    moe_backends: ClassVar[tuple[str, ...]] = (
+        "allgather_reducescatter",
+        "deepep_low_latency",
+        "deepep_high_throughput",
+    )
+    rank_order: ClassVar[tuple[str, ...]] = ("pcp", "pp", "dp")
+    pcp_dcp_rule: ClassVar[str] = (
+        "vLLM has both only for sparse latent attention with dcp = pcp or tp x pcp and ag_rs"
+    )
+    gathers_over_all: ClassVar[bool] = False
+    dispatches_without_dp: ClassVar[bool] = False
+    deepep_pads: ClassVar[bool] = True
+    can_split_sequence: ClassVar[bool] = True
 
     def kv_heads_per_rank(self, kv_heads: int, tp: int, dcp: int) -> Item:
         return vllm_kv_heads_per_rank.item("kv_heads_per_rank", kv_heads=kv_heads, tp=tp)
@@ -49,6 +64,10 @@ class Vllm(Engine):
             for dcp in range(2, copies + 1)
             if tp % dcp == 0 and copies % dcp == 0 and group % dcp == 0
         ]
+
+    def splits_before_experts(self, model: ModelSpec, pp: int) -> bool:
+        # models/deepseek_v2.py does it in the decoder layer; others slice after the all-reduce
+        return bool(model.latent_mixers) and pp == 1
 
     def default_state_dtype(self, mixer: StateMixer, conv_dtype: str) -> str:
         return mixer.default_state_dtype or conv_dtype

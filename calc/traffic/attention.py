@@ -8,11 +8,11 @@ log-sum-exp. What is gathered and exchanged does not depend on the context.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from calc.collectives import Collective
 from calc.items import Item, Status, formula
-from calc.layers import Attention, LatentAttention
+from calc.layers import Attention, Growth, Indexer, LatentAttention
 from calc.traffic.stage import BF16, DTYPES, Stage, Work
 from calc.units import Number, exact_div
 
@@ -55,6 +55,16 @@ def gathered_statistics_bytes(
     return ranks * tokens * group_heads * element_bytes
 
 
+@formula(
+    unit="B",
+    source="vLLM 0.33 model_executor/layers/sparse_attn_indexer.py _merge_dcp_topk_global",
+    status=Status.ENGINE,
+)
+def gathered_candidates_bytes(ranks: int, tokens: Number, top_k: int) -> Number:
+    """A float32 score and a 32-bit id of each rank's best tokens, from every rank."""
+    return ranks * tokens * top_k * 8
+
+
 @dataclass(frozen=True, slots=True)
 class Exchange:
     """What attention layers of one kind gather and merge over the DCP group."""
@@ -80,17 +90,18 @@ class Exchange:
         """Every rank's queries to every rank of the group; nothing when they are replicated."""
         group = self.group_heads(work)
         shape = (work.tokens, group.value, self.query_width)
-        stage = Stage("gather_query", self.kind, self.layers, "layer", shape, "bf16", 4)
+        dtype = DTYPES[work.query_bytes]
+        stage = Stage("gather_query", self.kind, self.layers, "layer", shape, dtype, 4)
         if work.query_replicated:
-            return stage
+            return replace(stage, drafts=work.drafts)
         payload = per_head_bytes.item(
             f"{self.kind}.gather_query.payload",
             tokens=work.tokens,
             group_heads=group,
             width=self.query_width,
-            element_bytes=BF16,
+            element_bytes=work.query_bytes,
         )
-        return stage.moved_by(Collective.ALL_GATHER, "dcp", work.layout.dcp, payload)
+        return work.moved(stage, Collective.ALL_GATHER, "dcp", work.layout.dcp, payload)
 
     def merge(self, work: Work) -> Iterator[Stage]:
         """Partial outputs to the owners of their heads."""
@@ -112,7 +123,7 @@ class Exchange:
         )
         shape = (work.tokens, group.value, self.output_width + statistics)
         stage = Stage("exchange_partials", self.kind, self.layers, "layer", shape, "bf16", 6)
-        return stage.moved_by(Collective.ALL_TO_ALL, "dcp", work.layout.dcp, payload)
+        return work.moved(stage, Collective.ALL_TO_ALL, "dcp", work.layout.dcp, payload)
 
     def _gather_statistics(self, work: Work) -> Stage:
         group = self.group_heads(work)
@@ -125,7 +136,7 @@ class Exchange:
         )
         shape = (work.layout.dcp, work.tokens, group.value)
         stage = Stage("gather_lse", self.kind, self.layers, "layer", shape, "float32", 6)
-        return stage.moved_by(Collective.ALL_GATHER, "dcp", work.layout.dcp, payload)
+        return work.moved(stage, Collective.ALL_GATHER, "dcp", work.layout.dcp, payload)
 
     def _reduce_output(self, work: Work) -> Stage:
         group = self.group_heads(work)
@@ -143,7 +154,7 @@ class Exchange:
         shape = (work.tokens, group.value, self.output_width)
         dtype = DTYPES[element_bytes]
         stage = Stage("reduce_partials", self.kind, self.layers, "layer", shape, dtype, 6)
-        return stage.moved_by(collective, "dcp", work.layout.dcp, payload)
+        return work.moved(stage, collective, "dcp", work.layout.dcp, payload)
 
 
 def latent_stages(mixer: LatentAttention, layers: int, work: Work) -> Iterator[Stage]:
@@ -155,10 +166,13 @@ def latent_stages(mixer: LatentAttention, layers: int, work: Work) -> Iterator[S
     group = exchange.group_heads(work).value
 
     def computes(name: str, number: int, *shape: int) -> Stage:
-        return Stage(name, kind, layers, "layer", (tokens, *shape), "bf16", number)
+        return Stage(
+            name, kind, layers, "layer", (tokens, *shape), "bf16", number, drafts=work.drafts
+        )
 
     q_width = mixer.q_lora_rank or own * (mixer.nope_dim + mixer.rope_dim)
     yield computes("down_projection", 1, mixer.row_elements + q_width)
+    yield from gather_new_rows(kind, mixer.row_elements, layers, work)
     yield computes("cache_write", 2, mixer.row_elements)
     yield computes("query_up_projection", 3, computed, mixer.nope_dim + mixer.rope_dim)
     yield computes("query_absorption", 3, computed, mixer.row_elements)
@@ -171,15 +185,59 @@ def latent_stages(mixer: LatentAttention, layers: int, work: Work) -> Iterator[S
 
 
 def attention_stages(mixer: Attention, layers: int, work: Work) -> Iterator[Stage]:
-    """Projections, cache write and attention of a K/V layer; the output projection follows."""
-    tokens, kind = work.tokens, mixer.kind
+    """Projections, cache write and attention of a K/V layer; the output projection follows.
+
+    Without a cached prefix a prefill step has nothing to attend to on other ranks.
+    """
+    tokens, kind, drafts = work.tokens, mixer.kind, work.drafts
     own = work.heads_per_rank(mixer.heads)
     whole_output = work.engine.reduces_whole_kv_output
     exchange = Exchange(kind, layers, mixer.heads, mixer.k_dim, mixer.v_dim, whole_output)
     group = exchange.group_heads(work).value
-    yield Stage("query_projection", kind, layers, "layer", (tokens, own, mixer.k_dim), "bf16")
-    if work.layout.dcp > 1:
+    striped = work.layout.dcp > 1 and work.prefix != 0 and mixer.growth is Growth.GROWING
+    attending = group if striped else own
+
+    def computes(name: str, *shape: int) -> Stage:
+        return Stage(name, kind, layers, "layer", (tokens, *shape), "bf16", drafts=drafts)
+
+    yield computes("query_projection", own, mixer.k_dim)
+    if striped:
         yield exchange.gather_query(work)
-    yield Stage("attention", kind, layers, "layer", (tokens, group, mixer.v_dim), "bf16")
-    if work.layout.dcp > 1:
+    yield computes("attention", attending, mixer.v_dim)
+    if striped:
         yield from exchange.merge(work)
+
+
+def indexer_stages(mixer: Indexer, layers: int, work: Work) -> Iterator[Stage]:
+    """The indexer of sparse attention: it scores the cached tokens and names the best.
+
+    Striped keys give each rank only its own best; exact merging needs everyone's
+    scores and ids. An engine that keeps all keys on every rank sends nothing.
+    """
+    tokens, kind, dcp = work.tokens, mixer.kind, work.layout.dcp
+    yield from gather_new_rows(kind, mixer.index_dim, layers, work)
+    shape = (tokens, mixer.top_k)
+    yield Stage("index_scores", kind, layers, "layer", shape, "float32", drafts=work.drafts)
+    if dcp == 1 or not work.engine.stripes_indexer:
+        return
+    payload = gathered_candidates_bytes.item(
+        f"{kind}.merge_top_k.payload", ranks=dcp, tokens=tokens, top_k=mixer.top_k
+    )
+    stage = Stage("merge_top_k", kind, layers, "layer", (tokens, dcp * mixer.top_k, 2), "float32")
+    yield work.moved(stage, Collective.ALL_GATHER, "dcp", dcp, payload)
+
+
+def gather_new_rows(kind: str, width: int, layers: int, work: Work) -> Iterator[Stage]:
+    """Under pcp every rank caches every token, so the ranks gather each other's new rows."""
+    pcp = work.layout.pcp
+    if pcp > 1:
+        yield work.hidden_rows(
+            "gather_new_rows",
+            kind,
+            layers,
+            Collective.ALL_GATHER,
+            width=width,
+            rows=pcp * work.tokens,
+            group="pcp",
+            group_size=pcp,
+        )

@@ -276,8 +276,9 @@ def test_more_replicas_change_no_figure_of_a_rank(preset: str) -> None:
     assert many.cache.stage.per_request.value == one.cache.stage.per_request.value
     assert many.cache.per_replica.value == one.cache.per_replica.value
     assert many.fit.max_requests.value == one.fit.max_requests.value
-    assert many.step.sent_per_rank.value == one.step.sent_per_rank.value
-    assert many.step.all_ranks.value == 12 * one.step.all_ranks.value
+    if not many.model.moe_ffns:  # experts are shared by the replicas, and tokens travel to them
+        assert many.step.sent_per_rank.value == one.step.sent_per_rank.value
+        assert many.step.all_ranks.value == 12 * one.step.all_ranks.value
 
 
 # --- Mixtures -------------------------------------------------------------------------------------
