@@ -23,8 +23,10 @@ from calc.units import (
     Number,
     binomial,
     ceil_div,
+    ceil_of,
     chance_untouched,
     exact_div,
+    floor_of,
     greater,
     lesser,
     ratio,
@@ -38,6 +40,8 @@ FUNCTIONS: dict[str, Callable[..., Number]] = {
     "lesser": lesser,
     "greater": greater,
     "round_up": round_up,
+    "floor_of": floor_of,
+    "ceil_of": ceil_of,
     "binomial": binomial,
     "chance_untouched": chance_untouched,
 }
@@ -144,6 +148,10 @@ def _draw(node: ast.expr, leaf: Callable[[str], str]) -> tuple[str, int]:
             return rf"\min\left({inner(a)},\, {inner(b)}\right)", ATOM
         case ast.Call(func=ast.Name(id="greater"), args=[a, b]):
             return rf"\max\left({inner(a)},\, {inner(b)}\right)", ATOM
+        case ast.Call(func=ast.Name(id="floor_of"), args=[value]):
+            return rf"\left\lfloor {inner(value)} \right\rfloor", ATOM
+        case ast.Call(func=ast.Name(id="ceil_of"), args=[value]):
+            return rf"\left\lceil {inner(value)} \right\rceil", ATOM
         case ast.Call(func=ast.Name(id="round_up"), args=[value, multiple]):
             step = inner(multiple)
             fraction = rf"\left\lceil\frac{{{inner(value)}}}{{{step}}}\right\rceil"

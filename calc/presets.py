@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-import yaml
 from pydantic import Field, ValidationError
 
 from calc.errors import CalcError, shown
 from calc.layers import AnyFfn, AnyMixer, Part
 from calc.model import MAX_LAYERS, EngineDefaults, ExtraTensor, ModelSpec, first_fault, read_model
+from calc.yaml_files import read_yaml
 
 FOLDER = Path(__file__).resolve().parent.parent / "presets" / "models"
 CUSTOM = "custom"
@@ -88,12 +88,9 @@ def load_preset(preset: str) -> ModelSpec:
 def read_preset(path: Path) -> ModelSpec:
     """A ModelSpec from one preset file."""
     name = path.name
+    data = read_yaml(path)
     try:
-        data = yaml.load(path.read_text(encoding="utf-8"), Loader=_StrictLoader)  # noqa: S506 - a SafeLoader
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise CalcError("preset_invalid", field="yaml", file=name, reason=str(error)) from None
-    try:
-        preset = PresetFile.model_validate(_tuples(data))
+        preset = PresetFile.model_validate(data)
     except ValidationError as error:
         raise first_fault(error, name) from None
     if preset.id != path.stem:
@@ -141,31 +138,3 @@ def _leaves(node: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
             yield from _leaves(value, (*path, str(key)))
     else:
         yield path
-
-
-def _tuples(node: Any) -> Any:
-    """YAML lists as tuples, which strict pydantic models take."""
-    if isinstance(node, dict):
-        return {key: _tuples(value) for key, value in node.items()}
-    if isinstance(node, list):
-        return tuple(_tuples(value) for value in node)
-    return node
-
-
-class _StrictLoader(yaml.SafeLoader):
-    """YAML whose keys are words, none of them repeated."""
-
-
-def _mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:
-    pairs = [(loader.construct_object(key), value) for key, value in node.value]
-    keys = [key for key, _ in pairs]
-    strange = [key for key in keys if not isinstance(key, str)]
-    if strange:
-        raise yaml.YAMLError(f"keys that are not words: {', '.join(map(shown, strange))}")
-    repeated = {key for key in keys if keys.count(key) > 1}
-    if repeated:
-        raise yaml.YAMLError(f"repeated keys: {', '.join(map(str, sorted(repeated)))}")
-    return {key: loader.construct_object(value, deep=True) for key, value in pairs}
-
-
-_StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)

@@ -67,6 +67,24 @@ def greater(a: Number, b: Number) -> Number:
     return max(a, b)
 
 
+def floor_of(value: Number) -> Number:
+    """The whole number at or below a value.
+
+    >>> floor_of(2.7), floor_of(5)
+    (2, 5)
+    """
+    return np.floor(value).astype(int) if isinstance(value, np.ndarray) else math.floor(value)
+
+
+def ceil_of(value: Number) -> Number:
+    """The whole number at or above a value.
+
+    >>> ceil_of(2.1), ceil_of(5)
+    (3, 5)
+    """
+    return np.ceil(value).astype(int) if isinstance(value, np.ndarray) else math.ceil(value)
+
+
 def round_up(value: Number, multiple: int) -> Number:
     """``value`` rounded up to a multiple.
 

@@ -38,7 +38,10 @@ class Growth(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sharding:
-    """One rank's place: how the layout, engine and formats divide what a layer keeps."""
+    """One rank's place: how the layout, engine and formats divide what a layer keeps.
+
+    ``conv_drafts``: draft tokens by which the engine widens convolution windows.
+    """
 
     tp: int
     dcp: int
@@ -46,6 +49,7 @@ class Sharding:
     kv_format: KvFormat
     conv_dtype: str = "auto"
     state_dtype: str = "auto"
+    conv_drafts: int = 0
 
 
 @dataclass(frozen=True, slots=True)

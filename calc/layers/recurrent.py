@@ -32,6 +32,12 @@ def conv_window(conv_channels: int, tp: int, conv_kernel: int) -> int:
     return exact_div(conv_channels, tp) * (conv_kernel - 1)
 
 
+@formula(unit="elements", source=f"{SHAPES} (num_spec)")
+def conv_window_with_drafts(conv_elements: int, conv_kernel: int, draft_tokens: int) -> int:
+    """The window of K - 1 inputs is widened by one for each draft token."""
+    return exact_div(conv_elements, conv_kernel - 1) * (conv_kernel - 1 + draft_tokens)
+
+
 @formula(unit="elements", source="layers without a convolution or without a recurrence")
 def nothing_kept() -> int:
     """No elements."""
@@ -75,6 +81,10 @@ class StateMixer(Mixer):
     state_dtype: Literal["bf16", "float32"] | None = None
     """The dtype that the model's config or class asks for the recurrent part."""
 
+    def kernel_to_widen(self) -> int:
+        """Width of a convolution whose window drafting widens; 0: it does not."""
+        return 0
+
     def conv_elements(self, tp: int) -> Item:
         """Elements of the convolution window of one layer on one rank."""
         raise NotImplementedError
@@ -87,9 +97,18 @@ class StateMixer(Mixer):
         conv_dtype, state_dtype = place.engine.state_dtypes(
             self, place.conv_dtype, place.state_dtype
         )
+        conv = self.conv_elements(place.tp)
+        kernel = self.kernel_to_widen()
+        if place.conv_drafts and kernel > 1:
+            conv = conv_window_with_drafts.item(
+                f"{self.kind}.conv_with_drafts",
+                conv_elements=conv,
+                conv_kernel=kernel,
+                draft_tokens=place.conv_drafts,
+            )
         held = state_layer_bytes.item(
             f"{self.kind}.state",
-            conv_elements=self.conv_elements(place.tp),
+            conv_elements=conv,
             conv_bytes=DTYPE_BYTES[conv_dtype],
             recurrent_elements=self.recurrent_elements(place.tp),
             state_bytes=DTYPE_BYTES[state_dtype],
@@ -173,6 +192,9 @@ class Mamba2(StateMixer):
     conv_bias: bool = True
     gated_norm: bool = True
 
+    def kernel_to_widen(self) -> int:
+        return self.conv_kernel
+
     def conv_elements(self, tp: int) -> Item:
         groups_held = mamba2_groups_held.item(f"{self.kind}.groups", groups=self.groups, tp=tp)
         channels = mamba2_conv_channels.item(
@@ -237,6 +259,9 @@ class GatedDeltaNet(StateMixer):
     value_dim: Width
     conv_kernel: Width
 
+    def kernel_to_widen(self) -> int:
+        return self.conv_kernel
+
     def conv_elements(self, tp: int) -> Item:
         channels = delta_conv_channels.item(
             f"{self.kind}.channels",
@@ -278,7 +303,8 @@ class KimiDeltaAttention(StateMixer):
     """Keeps a short window of q, k and v, and one head_dim x head_dim matrix per head (KDA).
 
     The decay gate is low-rank (``head_dim``); the output gate too, unless
-    ``full_rank_gate``.
+    ``full_rank_gate``. With ``exports_checkpoint`` the engine's kernel can save
+    a state in the middle of a prefill, into a slot of its own.
     """
 
     default_state_dtype: ClassVar[str | None] = "float32"
@@ -288,6 +314,10 @@ class KimiDeltaAttention(StateMixer):
     head_dim: Width
     conv_kernel: Width
     full_rank_gate: bool = False
+    exports_checkpoint: bool = False
+
+    def kernel_to_widen(self) -> int:
+        return self.conv_kernel
 
     def conv_elements(self, tp: int) -> Item:
         channels = delta_conv_channels.item(
@@ -381,6 +411,9 @@ class ShortConvolution(StateMixer):
     kind: Literal["short_conv"] = "short_conv"
     channels: Width
     conv_kernel: Width
+
+    def kernel_to_widen(self) -> int:
+        return self.conv_kernel
 
     def conv_elements(self, tp: int) -> Item:
         return conv_window.item(
