@@ -28,8 +28,13 @@ def logits_bytes(batch: Number, vocab_size: int, element_bytes: int) -> Number:
     status=Status.ENGINE,
 )
 def boundary_sent_bytes(tokens: Number, hidden_size: int, element_bytes: int, tp: int) -> Number:
-    """Hidden and residual tensors of a pipeline boundary; each rank sends its part."""
-    return exact_div(2 * tokens * hidden_size * element_bytes, tp)
+    """Hidden and residual tensors of a pipeline boundary; each rank sends its part,
+    or the whole of them where a tensor cannot be cut into equal parts."""
+    return (
+        exact_div(2 * tokens * hidden_size * element_bytes, tp)
+        if tokens * hidden_size % tp == 0
+        else 2 * tokens * hidden_size * element_bytes
+    )
 
 
 @formula(
@@ -72,13 +77,15 @@ def send_boundary(work: Work, boundaries: int) -> Stage:
         element_bytes=BF16,
         tp=work.layout.tp,
     )
-    shape = (2, work.tokens, work.hidden_size // work.layout.tp)
+    shape = (2, payload.value // (2 * BF16))
     stage = Stage("pipeline_send", "model", boundaries, "step", shape, "bf16")
     return work.moved(stage, Collective.SEND, "pp", work.layout.pp, payload)
 
 
-def gather_boundary(work: Work, boundaries: int) -> Stage:
-    """From the pipeline stage before."""
+def gather_boundary(work: Work, boundaries: int) -> Iterator[Stage]:
+    """From the pipeline stage before, where its ranks sent a part each."""
+    if work.tokens * work.hidden_size % work.layout.tp:
+        return
     payload = boundary_gathered_bytes.item(
         "model.pipeline_gather.payload",
         tokens=work.tokens,
@@ -87,7 +94,7 @@ def gather_boundary(work: Work, boundaries: int) -> Stage:
     )
     shape = (2, work.tokens, work.hidden_size)
     stage = Stage("pipeline_gather", "model", boundaries, "step", shape, "bf16")
-    return work.moved(stage, Collective.ALL_GATHER, "tp", work.layout.tp, payload)
+    yield work.moved(stage, Collective.ALL_GATHER, "tp", work.layout.tp, payload)
 
 
 def token_broadcast(work: Work) -> Iterator[Stage]:

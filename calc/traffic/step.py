@@ -184,7 +184,7 @@ def _stages(
     if first:
         yield embedding(work)
     if receives:
-        yield gather_boundary(work, receives)
+        yield from gather_boundary(work, receives)
     yield from layer_stages(layers, work)
     if sends:
         yield send_boundary(work, sends)
