@@ -12,13 +12,14 @@ from calc.layers import Growth, Sharding, StateMixer
 from calc.layout import check_layout
 from calc.model import ModelSpec
 from calc.scenario import FIELDS, Scenario
-from calc.traffic import Stage, Step, decode_step
+from calc.traffic import Options, Step, decode_step, prefill_step
+from calc.traffic.choices import step_options
+from calc.traffic.json import alternative_json, plain, step_json
 
 NOT_COUNTED = (
     "weights",
     "activations",
     "block_rounding",
-    "expert_parallel",
     "request_metadata",
 )
 """What no figure of a report includes; the page words these."""
@@ -35,6 +36,7 @@ class Report:
     step: Step
     backend: str
     query_replicated: bool
+    prefill: Step | None = None
 
     def headline(self) -> tuple[int, int, int, int]:
         """Cache bytes a request and rank, largest batch, bytes sent a rank and step, ranks."""
@@ -60,6 +62,8 @@ class Report:
                 "world_size": self.scenario.layout.world_size,
                 "replica_ranks": self.scenario.layout.replica_ranks,
                 "pipeline_stage_reported": self.cache.binding,
+                "ep": self.scenario.layout.ep,
+                "pcp": self.scenario.layout.pcp,
             },
             "cache": {
                 "growing_bytes_per_token_per_rank": plain(stage.growing_per_token.value),
@@ -78,10 +82,10 @@ class Report:
                 "short_bytes_per_rank": self.fit.short_bytes,
             },
             "traffic": {
-                "stages": [_stage(row) for row in self.step.stages],
-                "sent_bytes_per_rank_per_step": plain(self.step.sent_per_rank.value),
-                "sent_bytes_all_ranks_per_step": plain(self.step.all_ranks.value),
+                **step_json(self.step),
+                "alternatives": [alternative_json(way) for way in self.step.alternatives],
             },
+            "prefill": step_json(self.prefill) if self.prefill else None,
             "not_counted": list(NOT_COUNTED),
         }
 
@@ -104,6 +108,7 @@ def evaluate(scenario: Scenario) -> Report:
     replicated = engine.resolve_query_replication(model, backend, scenario.query_replication)
     if replicated and not engine.can_replicate_query(model):
         raise CalcError("query_replication", engine=engine.name, backend=backend)
+    options = step_options(scenario)
     place = Sharding(
         layout.tp,
         layout.dcp,
@@ -120,10 +125,21 @@ def evaluate(scenario: Scenario) -> Report:
         model,
         held,
         fit(held, scenario.budget_bytes, scenario.batch),
-        decode_step(model, layout, engine, scenario.batch, backend, replicated),
+        decode_step(model, layout, engine, scenario.batch, backend, replicated, options),
         backend,
         replicated,
+        _prefill(scenario, place, backend, replicated, options),
     )
+
+
+def _prefill(
+    scenario: Scenario, place: Sharding, backend: str, replicated: bool, options: Options
+) -> Step | None:
+    new = scenario.prefill_tokens
+    if not new:
+        return None
+    model, prefix = scenario.model_spec, scenario.context - new
+    return prefill_step(model, place, scenario.layout, backend, replicated, new, prefix, options)
 
 
 def _check_state_dtypes(scenario: Scenario, model: ModelSpec) -> None:
@@ -155,28 +171,3 @@ def _component(part: Component) -> dict[str, Any]:
         "dcp_stripes": store.dcp,
         "copies_in_tp_group": store.copies,
     }
-
-
-def _stage(row: Stage) -> dict[str, Any]:
-    return {
-        "name": row.name,
-        "kind": row.kind,
-        "layers": row.layers,
-        "per": row.per,
-        "collective": row.collective.value if row.collective else None,
-        "group": row.group,
-        "group_size": row.group_size,
-        "calls_per_step": row.calls,
-        "shape": list(row.shape),
-        "dtype": row.dtype,
-        "payload_bytes": plain(row.payload.value) if row.payload else 0,
-        "sent_bytes_per_rank": plain(row.sent.value) if row.sent else 0,
-        "received_bytes_per_rank": plain(row.sent.value) if row.sent else 0,
-    }
-
-
-def plain(value: Any) -> int | float:
-    """A number for JSON: an int where it is whole."""
-    if isinstance(value, float) and value == int(value):
-        return int(value)
-    return value if isinstance(value, int) else float(value)

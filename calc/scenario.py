@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, fields
 from typing import Any
 
+from calc.collectives import ALGORITHMS
 from calc.engines import ENGINES, Engine
 from calc.errors import CalcError, shown
 from calc.formats import KV_FORMATS
@@ -103,8 +104,27 @@ class ChoiceField:
         return value
 
 
+@dataclass(frozen=True, slots=True)
+class SizeField(ChoiceField):
+    """One of a few words, or the size of a group in plain digits."""
+
+    maximum: int = 2**22
+
+    def check(self, value: Any) -> str:
+        if isinstance(value, str) and re.fullmatch(r"[1-9][0-9]{0,6}", value, re.ASCII):
+            if int(value) <= self.maximum:
+                return value
+        elif isinstance(value, str) and value in self.choices:
+            return value
+        allowed = f"{', '.join(self.choices)}, a whole number up to {self.maximum}"
+        raise CalcError("not_a_choice", self.name, given=shown(value), allowed=allowed)
+
+
 Field = WholeField | NumberField | ChoiceField
 
+MOE_BACKENDS = tuple(
+    dict.fromkeys(name for engine in ENGINES.values() for name in engine.moe_backends)
+)
 BACKENDS = tuple(dict.fromkeys(name for engine in ENGINES.values() for name in engine.backends))
 
 FIELDS: dict[str, Field] = {
@@ -123,6 +143,16 @@ FIELDS: dict[str, Field] = {
         ChoiceField("dcp_backend", "auto", ("auto", *BACKENDS)),
         ChoiceField("query_replication", "auto", ("auto", "on", "off")),
         NumberField("kv_cache_memory_gib", 80.0, 0.001, 100_000.0),
+        SizeField("ep", "off", ("off", "on")),
+        WholeField("pcp", 1, 1, 1024),
+        WholeField("speculative_tokens", 0, 0, 64),
+        ChoiceField("moe_backend", "auto", ("auto", *MOE_BACKENDS)),
+        ChoiceField("dispatch_dtype", "auto", ("auto", "bf16", "fp8", "nvfp4")),
+        ChoiceField("query_dtype", "bf16", ("bf16", "fp8")),
+        ChoiceField("sequence_parallel", "off", ("off", "on")),
+        ChoiceField("collective_algorithm", ALGORITHMS[0], ALGORITHMS),
+        WholeField("gpus_per_node", 8, 1, 1024),
+        WholeField("prefill_tokens", 0, 0, 2**30),
     )
 }
 
@@ -133,7 +163,10 @@ class Scenario:
 
     ``model`` is a preset's id, or "custom" with ``spec``. ``batch`` is the
     requests of one replica, ``context`` the tokens of each, and
-    ``kv_cache_memory_gib`` the memory for cache on one rank, in GiB.
+    ``kv_cache_memory_gib`` the memory for cache on one rank, in GiB. ``ep`` is
+    off, on (all tp x pcp x dp ranks share the experts), or that number. The last
+    ``prefill_tokens`` of ``context`` are a prefill chunk behind a cached prefix
+    (0: no prefill step is computed).
     """
 
     model: str
@@ -150,6 +183,16 @@ class Scenario:
     dcp_backend: str = "auto"
     query_replication: str = "auto"
     kv_cache_memory_gib: float = 80.0
+    ep: str = "off"
+    pcp: int = 1
+    speculative_tokens: int = 0
+    moe_backend: str = "auto"
+    dispatch_dtype: str = "auto"
+    query_dtype: str = "bf16"
+    sequence_parallel: str = "off"
+    collective_algorithm: str = "ring"
+    gpus_per_node: int = 8
+    prefill_tokens: int = 0
     spec: ModelSpec | None = None
 
     def __post_init__(self) -> None:
@@ -175,7 +218,9 @@ class Scenario:
 
     @property
     def layout(self) -> Layout:
-        return Layout(tp=self.tp, dcp=self.dcp, dp=self.dp, pp=self.pp)
+        everyone = self.tp * self.pcp * self.dp
+        ep = {"off": 1, "on": everyone}.get(self.ep) or int(self.ep)
+        return Layout(tp=self.tp, dcp=self.dcp, dp=self.dp, pp=self.pp, pcp=self.pcp, ep=ep)
 
     @property
     def engine_rules(self) -> Engine:

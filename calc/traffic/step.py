@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from calc.engines import Engine
 from calc.errors import CalcError
 from calc.items import Item, formula, total
-from calc.layers import Sharding
+from calc.layers import LatentAttention, Sharding
 from calc.layout import Layout
 from calc.model import Layer, ModelSpec
+from calc.traffic.alternatives import Alternative, alternatives
 from calc.traffic.ends import embedding, gather_boundary, logits, send_boundary, token_broadcast
 from calc.traffic.feed_forward import layer_stages
 from calc.traffic.stage import Options, Stage, Work
@@ -35,7 +37,8 @@ class Step:
 
     ``pipeline`` has the stages of each pipeline stage and ``per_rank`` what one
     of its ranks sends; ``stages`` is the list of the whole model. ``tokens`` are
-    those of the replica.
+    those of the replica. ``alternatives`` are what a layer of latent attention
+    could send instead.
     """
 
     stages: tuple[Stage, ...]
@@ -43,11 +46,25 @@ class Step:
     per_rank: tuple[Item, ...]
     all_ranks: Item
     tokens: Number
+    work: Work
+    layers: tuple[Layer, ...]
 
     @property
     def sent_per_rank(self) -> Item:
         """What a rank of the pipeline stage sends that sends most."""
         return max(self.per_rank, key=lambda item: item.value)
+
+    @property
+    def alternatives(self) -> tuple[Alternative, ...]:
+        """For each kind of latent attention, over its layers."""
+        counts: Counter[LatentAttention] = Counter()
+        for layer in self.layers:
+            for mixer in layer.mixers:
+                if isinstance(mixer, LatentAttention):
+                    counts[mixer] += layer.count
+        return tuple(
+            way for mixer, count in counts.items() for way in alternatives(mixer, count, self.work)
+        )
 
 
 def decode_step(
@@ -162,7 +179,7 @@ def _step(model: ModelSpec, work: Work, tokens: Number, drafting: Work | None) -
             for item in per_rank
         ],
     )
-    return Step(whole, pipeline, per_rank, everywhere, tokens)
+    return Step(whole, pipeline, per_rank, everywhere, tokens, work, model.stages(1)[0])
 
 
 def _sums(stages: Iterable[Stage]) -> Iterator[Item]:

@@ -149,6 +149,16 @@ FROZEN = {
     "dcp_backend": "auto",
     "query_replication": "auto",
     "kv_cache_memory_gib": 80.0,
+    "ep": "off",
+    "pcp": 1,
+    "speculative_tokens": 0,
+    "moe_backend": "auto",
+    "dispatch_dtype": "auto",
+    "query_dtype": "bf16",
+    "sequence_parallel": "off",
+    "collective_algorithm": "ring",
+    "gpus_per_node": 8,
+    "prefill_tokens": 0,
 }
 """The default of each key when it was introduced; never change one, add below."""
 
