@@ -1,0 +1,31 @@
+"""The page, from top to bottom: link, inputs, results. No formulas and no logic here."""
+
+import streamlit as st
+
+from ui import about, custom_model, errors, inputs, page, state
+from ui.text import Translator
+from ui.views import capacity, traffic
+
+VIEWS = {"capacity": capacity.draw, "traffic": traffic.draw, "about": about.draw}
+
+page.configure()
+state.read_link()
+t = Translator(st.session_state["lang"])
+
+with st.sidebar:
+    inputs.draw(t)
+
+result = state.result()
+state.write_link(result)
+
+page.header(t, result)
+page.notice(t, result)
+if result.report is not None:
+    page.cards(t, result.report)
+custom_model.draw(t)
+if result.error is not None:
+    errors.draw(t, result.error)
+page.view_switch(t)
+view = st.session_state["view"]
+if result.report is not None or view == "about":
+    VIEWS[view](t, result)

@@ -1,0 +1,274 @@
+"""Report -> go.Figure. Colours are indices into the theme's palette: what Streamlit's own Plotly
+template writes for its n-th colour, so that both modes and every chart agree.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+import plotly.graph_objects as go
+
+from calc.capacity import Component, request_bytes, requests_that_fit
+from calc.collectives import Collective
+from calc.layers import Growth
+from calc.report import Report
+from calc.traffic import Stage
+from calc.units import Number
+from ui import numbers
+from ui.text import Translator
+
+PALETTE = [f"#{index:06d}" for index in range(1, 11)]
+GREY = "#000036"
+HEIGHT = 360
+STEPS_AN_OCTAVE = 2
+LEAST_CONTEXT, MOST_CONTEXT = 2**10, 2**20
+
+GROUPS = ("one_copy", "replicated", "window", "state")
+"""What the cache chart tells apart; the place is the colour."""
+TOTAL_COLOUR, FIRST_COLOUR, SECOND_COLOUR = PALETTE[6], PALETTE[0], PALETTE[1]
+
+
+def group_of(part: Component) -> str:
+    """The line of the cache chart that a component belongs to."""
+    if part.growth is Growth.STATE:
+        return "state"
+    if part.growth is not Growth.GROWING:
+        return "window"
+    return "replicated" if part.store.copies > 1 else "one_copy"
+
+
+def cache_against_context(report: Report, t: Translator) -> go.Figure:
+    """Bytes of one request on the fullest rank, by what grows how; where the user stands."""
+    scenario = report.scenario
+    sizes = contexts(report)
+    parts = report.cache.stage.components
+    figure = _figure()
+    lines: list[list[Number]] = []
+    for group, colour in zip(GROUPS, PALETTE, strict=False):
+        chosen = [part for part in parts if group_of(part) == group]
+        if chosen:
+            values = [sum(part_bytes(part, size) for part in chosen) for size in sizes]
+            lines.append(values)
+            figure.add_trace(_line(t(f"chart.{group}"), sizes, values, colour, numbers.memory))
+    if len(lines) > 1:
+        totals = [sum(column) for column in zip(*lines, strict=True)]
+        figure.add_trace(_line(t("chart.total"), sizes, totals, TOTAL_COLOUR, numbers.memory, 3))
+        lines.append(totals)
+    share = report.fit.budget_bytes / scenario.batch
+    name = t("chart.share", share=numbers.memory(share))
+    figure.add_trace(_mark_line(name, [sizes[0], sizes[-1]], [share, share], "dash"))
+    value = report.cache.stage.per_request.value
+    label = t("chart.here", context=numbers.digits(scenario.context))
+    figure.add_trace(_point(label, scenario.context, value, numbers.memory(value)))
+    _context_axis(figure, sizes, t)
+    seen = [value for line in lines for value in line if value] + [share]
+    _log_axis(figure, "yaxis", min(seen), max(seen), numbers.memory)
+    figure.update_layout(yaxis_title=t("chart.per_request_per_rank"))
+    return figure
+
+
+def batch_against_context(report: Report, without_dcp: Report | None, t: Translator) -> go.Figure:
+    """The largest batch at every context, with dcp and without, and the chosen point."""
+    sizes = contexts(report)
+    budget = report.fit.budget_bytes
+    scenario = report.scenario
+    figure = _figure()
+    curves = [(report, f"DCP {scenario.dcp}", FIRST_COLOUR, 3)]
+    if without_dcp is not None:
+        curves.append((without_dcp, "DCP 1", SECOND_COLOUR, 2))
+    most = [scenario.batch]
+    for shown, name, colour, width in curves:
+        values = [requests_that_fit(budget, request_bytes(shown.cache, size)) for size in sizes]
+        most += values
+        kept = [value or None for value in values]
+        figure.add_trace(_line(name, sizes, kept, colour, _requests(t), width))
+    fits = t("chart.fits" if report.fit.fits else "chart.fits_not")
+    label = t("chart.chosen", batch=numbers.digits(scenario.batch), fits=fits)
+    figure.add_trace(_point(label, scenario.context, scenario.batch, _requests(t)(scenario.batch)))
+    _context_axis(figure, sizes, t)
+    _log_axis(figure, "yaxis", 1, max(most), numbers.digits)
+    figure.update_layout(yaxis_title=t("chart.requests_per_replica"))
+    return figure
+
+
+def sent_by_source(stages: Sequence[Stage], t: Translator) -> go.Figure:
+    """Bytes that one rank sends in a step, by source, stacked by collective."""
+
+    def sent(stage: Stage) -> Number:
+        item = stage.per_step
+        return item.value if item is not None else 0
+
+    return _stacked(stages, sent, numbers.traffic, t("chart.sent_per_step"), t, unit=True)
+
+
+def calls_by_source(stages: Sequence[Stage], t: Translator) -> go.Figure:
+    """Collective calls of one rank in a step, in the order of ``sent_by_source``."""
+    return _stacked(
+        stages, lambda stage: stage.calls, numbers.digits, t("chart.calls_per_step"), t, unit=False
+    )
+
+
+def part_bytes(part: Component, context: int) -> Number:
+    """Bytes of one component for a request of another length."""
+    return part.store.request_bytes(part.layers, context)
+
+
+def contexts(report: Report) -> list[int]:
+    """Where curves are drawn: two points an octave, the kinks of windows, the chosen context."""
+    chosen = report.scenario.context
+    low = min(math.log2(LEAST_CONTEXT), math.floor(math.log2(chosen)))
+    high = max(math.log2(MOST_CONTEXT), math.ceil(math.log2(chosen)))
+    steps = round((high - low) * STEPS_AN_OCTAVE)
+    sizes = {round(2 ** (low + step / STEPS_AN_OCTAVE)) for step in range(steps + 1)}
+    limits = {part.store.limit for part in report.cache.stage.components}
+    return sorted(sizes | {size for size in limits if 2**low <= size <= 2**high} | {chosen})
+
+
+def source_of(stage: Stage) -> str:
+    """The row of the traffic charts that a stage belongs to."""
+    return stage.kind
+
+
+def _stacked(
+    stages: Sequence[Stage],
+    amount: Callable[[Stage], Number],
+    worded: Callable[[Number], str],
+    title: str,
+    t: Translator,
+    unit: bool,
+) -> go.Figure:
+    moving = [stage for stage in stages if stage.collective is not None]
+    sources = list(dict.fromkeys(source_of(stage) for stage in moving))
+    sums = {
+        collective: [
+            sum(amount(s) for s in moving if s.collective is collective and source_of(s) == source)
+            for source in sources
+        ]
+        for collective in Collective
+    }
+    largest = max(map(sum, zip(*sums.values(), strict=True)))
+    scale, name = _decimal(largest) if unit else (1, "")
+    figure = _figure()
+    labels = [t(f"kind.{source}.short") for source in sources]
+    for (collective, values), colour in zip(sums.items(), PALETTE, strict=False):
+        if any(values):
+            figure.add_trace(
+                go.Bar(
+                    name=t(f"collective.{collective}"),
+                    orientation="h",
+                    x=[_rounded(value / scale) for value in values],
+                    y=labels,
+                    marker={"color": colour, "line": {"width": 0}},
+                    customdata=[worded(value) for value in values],
+                    hovertemplate="%{y}: %{customdata}<extra>%{fullData.name}</extra>",
+                )
+            )
+    figure.update_layout(
+        barmode="stack",
+        bargap=0.35,
+        height=130 + 40 * len(sources),
+        xaxis={"title": f"{title} ({name})" if name else title, "rangemode": "tozero"},
+        yaxis={"autorange": "reversed", "showgrid": False},
+        hovermode="closest",
+    )
+    return figure
+
+
+def _decimal(largest: Number) -> tuple[int, str]:
+    exponent = min(4, int(math.log10(max(largest, 1))) // 3)
+    return 1000**exponent, numbers.DECIMAL[exponent]
+
+
+def _figure() -> go.Figure:
+    figure = go.Figure()
+    figure.update_layout(
+        height=HEIGHT,
+        margin={"l": 8, "r": 8, "t": 8, "b": 8},
+        legend={
+            "orientation": "h",
+            "x": 0,
+            "xanchor": "left",
+            "y": 1.02,
+            "yanchor": "bottom",
+            "traceorder": "normal",
+            "title": {"text": ""},
+        },
+        hovermode="x unified",
+        xaxis={"automargin": True, "fixedrange": True},
+        yaxis={"automargin": True, "fixedrange": True},
+    )
+    return figure
+
+
+def _line(
+    name: str,
+    sizes: Sequence[int],
+    values: Iterable[Number | None],
+    colour: str,
+    worded: Callable[[Number], str],
+    width: int = 2,
+) -> go.Scatter:
+    kept = list(values)
+    return go.Scatter(
+        name=name,
+        x=sizes,
+        y=[None if value is None else _rounded(value) for value in kept],
+        mode="lines",
+        line={"color": colour, "width": width},
+        customdata=["" if value is None else worded(value) for value in kept],
+        hovertemplate="%{customdata}",
+    )
+
+
+def _mark_line(name: str, x: list[int], y: list[Number], dash: str) -> go.Scatter:
+    line = {"color": GREY, "width": 1.5, "dash": dash}
+    return go.Scatter(name=name, x=x, y=y, mode="lines", line=line, hoverinfo="skip")
+
+
+def _point(name: str, x: int, y: Number, worded: str) -> go.Scatter:
+    marker = {"color": PALETTE[5], "size": 11, "symbol": "diamond"}
+    return go.Scatter(
+        name=name,
+        x=[x],
+        y=[y],
+        mode="markers",
+        marker=marker,
+        customdata=[worded],
+        hovertemplate="%{customdata}",
+    )
+
+
+def _context_axis(figure: go.Figure, sizes: Sequence[int], t: Translator) -> None:
+    _log_axis(figure, "xaxis", sizes[0], sizes[-1], numbers.tokens)
+    figure.update_layout(xaxis_title=t("chart.context"))
+
+
+def _log_axis(
+    figure: go.Figure, axis: str, low: Number, high: Number, worded: Callable[[Number], str]
+) -> None:
+    """A logarithmic axis with labels at powers of two, at most eight of them."""
+    first, last = math.floor(math.log2(low)), math.ceil(math.log2(high))
+    apart = next(step for step in (1, 2, 3, 4, 5, 10, 20) if (last - first) / step <= 7)
+    ticks = [2**power for power in range(first, last + 1, apart)]
+    margin = 0.02 * max(last - first, 1)
+    figure.update_layout(
+        {
+            axis: {
+                "type": "log",
+                "range": [math.log10(2) * (first - margin), math.log10(2) * (last + margin)],
+                "tickvals": ticks,
+                "ticktext": [worded(tick) for tick in ticks],
+                "minor": {"ticks": ""},
+            }
+        }
+    )
+
+
+def _requests(t: Translator) -> Callable[[Number], str]:
+    return lambda value: t("chart.requests", count=numbers.digits(value))
+
+
+def _rounded(value: Number) -> Number:
+    """Six digits: a change that a reader could not see sends an identical chart."""
+    return float(f"{value:.6g}")

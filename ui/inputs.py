@@ -1,0 +1,114 @@
+"""The sidebar: one widget a field, keyed by the field's name, with bounds that never change."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from calc.engines import ENGINES
+from calc.layers import StateMixer
+from calc.presets import CUSTOM, load_preset, preset_ids
+from calc.scenario import FIELDS, ChoiceField, WholeField
+from ui import state
+from ui.numbers import tokens
+from ui.text import Translator
+
+LAYOUT = ("tp", "dcp", "dp", "pp")
+MAIN = ("engine", *LAYOUT, "context", "batch", "kv_dtype", "kv_cache_memory_gib")
+ADVANCED = tuple(name for name in FIELDS if name not in MAIN)
+"""Every further field of a Scenario stands here without being named."""
+
+QUICK_CONTEXTS = (2**13, 2**15, 2**17, 2**20)
+AFTER_A_CHOICE = {"engine": state.settle}
+
+
+def draw(t: Translator) -> None:
+    """All inputs, from the model down to the rarely used ones."""
+    st.selectbox(
+        t("field.model"),
+        [*sorted(preset_ids(), key=_preset_name), CUSTOM],
+        key="model",
+        format_func=lambda name: t("model.custom") if name == CUSTOM else _preset_name(name),
+        help=t("help.model"),
+        on_change=state.settle,
+    )
+    field(t, "engine")
+    with st.grid(2, gap="small"):
+        for name in LAYOUT:
+            field(t, name)
+    field(t, "context")
+    _quick_contexts(t)
+    field(t, "batch")
+    field(t, "kv_dtype")
+    field(t, "kv_cache_memory_gib")
+    with st.expander(t("inputs.advanced")):
+        for name in ADVANCED:
+            field(t, name, disabled=_pointless(name))
+    st.button(
+        t("inputs.reset"),
+        key="reset",
+        type="tertiary",
+        icon=":material/restart_alt:",
+        on_click=state.reset,
+    )
+
+
+def field(t: Translator, name: str, disabled: bool = False) -> None:
+    """The widget of one Scenario field; its kind follows from the field's."""
+    rule = FIELDS[name]
+    label, note = t(f"field.{name}"), t(f"help.{name}")
+    if isinstance(rule, ChoiceField):
+        st.selectbox(
+            label,
+            rule.choices,
+            key=name,
+            format_func=lambda choice: option(t, name, choice),
+            help=note,
+            on_change=AFTER_A_CHOICE.get(name, "rerun"),
+            disabled=disabled,
+        )
+    elif isinstance(rule, WholeField):
+        st.number_input(label, rule.minimum, rule.maximum, step=1, key=name, help=note)
+    else:
+        bounds = (float(rule.minimum), float(rule.maximum))
+        st.number_input(label, *bounds, step=1.0, format="%g", key=name, help=note)
+
+
+def option(t: Translator, name: str, choice: str) -> str:
+    """How a choice reads; formats and backends keep the names that engines give them."""
+    if name == "engine":
+        return f"{ENGINES[choice].name} {ENGINES[choice].version}"
+    return t.get(f"option.{choice}", choice)
+
+
+def _preset_name(preset: str) -> str:
+    return load_preset(preset).name
+
+
+def _quick_contexts(t: Translator) -> None:
+    context = st.session_state["context"]
+    st.session_state["quick_context"] = context if context in QUICK_CONTEXTS else None
+    st.pills(
+        t("inputs.quick_context"),
+        QUICK_CONTEXTS,
+        key="quick_context",
+        format_func=lambda size: f"1M = {size:,}" if size == 2**20 else tokens(size),
+        on_change=_set_context,
+        label_visibility="collapsed",
+    )
+
+
+def _set_context() -> None:
+    if st.session_state["quick_context"] is not None:
+        st.session_state["context"] = st.session_state["quick_context"]
+
+
+def _pointless(name: str) -> bool:
+    """Whether a choice changes nothing for this model and layout."""
+    if name in ("dcp_backend", "query_replication"):
+        return bool(st.session_state["dcp"] == 1)
+    if name in ("state_dtype", "conv_dtype"):
+        model = st.session_state["model"]
+        return model != CUSTOM and not any(
+            isinstance(mixer, StateMixer) for mixer in load_preset(model).mixers
+        )
+    return False

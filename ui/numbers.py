@@ -1,0 +1,77 @@
+"""Numbers for people: memory in binary units, traffic in decimal ones, three digits that count."""
+
+from __future__ import annotations
+
+from calc.units import Number
+
+BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+DECIMAL = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
+
+
+def memory(value: Number) -> str:
+    """Bytes held somewhere.
+
+    >>> memory(70_272), memory(509_156_352), memory(1023)
+    ('68.6 KiB', '486 MiB', '1,023 B')
+    """
+    return _scaled(value, 1024, BINARY)
+
+
+def traffic(value: Number) -> str:
+    """Bytes moved somewhere.
+
+    >>> traffic(677_347_328), traffic(1_605_632)
+    ('677 MB', '1.61 MB')
+    """
+    return _scaled(value, 1000, DECIMAL)
+
+
+def exact(value: Number, unit: str = "B") -> str:
+    """Every digit.
+
+    >>> exact(70_272), exact(0.5)
+    ('70,272 B', '0.5 B')
+    """
+    return f"{digits(value)} {unit}"
+
+
+def digits(value: Number) -> str:
+    """A number in full, digits grouped.
+
+    >>> digits(131072), digits(5491.125)
+    ('131,072', '5,491.125')
+    """
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.10g}"
+
+
+def tokens(value: int) -> str:
+    """Tokens as people name them; k and M are binary.
+
+    >>> tokens(131072), tokens(1048576), tokens(1000)
+    ('128k', '1M', '1,000')
+    """
+    if value and value % 2**20 == 0:
+        return f"{value // 2**20}M"
+    if value and value % 1024 == 0:
+        return f"{value // 1024}k"
+    return f"{value:,}"
+
+
+def significant(value: Number) -> str:
+    """Three digits that count, whole numbers below 10,000 in full.
+
+    >>> significant(3.456), significant(80.0), significant(1023), significant(0.0125)
+    ('3.46', '80', '1,023', '0.0125')
+    """
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def _scaled(value: Number, base: int, units: tuple[str, ...]) -> str:
+    size, unit = value, units[0]
+    for bigger in units[1:]:
+        if abs(size) < base - 0.5:
+            break
+        size, unit = size / base, bigger
+    return f"{significant(size)} {unit}"

@@ -1,0 +1,189 @@
+"""The frame of the page: title, what is shown, how it came here, the headline numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from calc.report import Report
+from calc.scenario import Scenario
+from ui import errors, numbers, state, tables
+from ui.inputs import option
+from ui.text import LANGUAGES, Translator
+
+ICON = Path(__file__).parent / "static" / "icon.png"
+
+
+def configure() -> None:
+    st.set_page_config("LLM inference calculator", ICON, layout="wide")
+
+
+def header(t: Translator, result: state.Result) -> None:
+    """Title, language, link; and one line that says which scenario this is."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.title(t("title"), anchor=False)
+        if result.scenario is not None:
+            with st.popover(t("link.share"), icon=":material/link:", key="share"):
+                _share(t, result)
+        st.segmented_control(
+            t("language"),
+            list(LANGUAGES),
+            key="lang",
+            format_func=LANGUAGES.__getitem__,
+            required=True,
+            label_visibility="collapsed",
+        )
+    if result.scenario is not None:
+        st.markdown(f"**{summary(t, result.scenario)}**")
+
+
+def summary(t: Translator, scenario: Scenario) -> str:
+    """The scenario in one line; a custom model's own name is never written out."""
+    name = t("model.custom") if scenario.spec is not None else scenario.model_spec.name
+    sizes = [f"TP {scenario.tp}", f"DCP {scenario.dcp}"]
+    sizes += [f"DP {scenario.dp}"] if scenario.dp > 1 else []
+    sizes += [f"PP {scenario.pp}"] if scenario.pp > 1 else []
+    words = [
+        name,
+        *sizes,
+        t("summary.context", context=numbers.digits(scenario.context)),
+        t("summary.batch", batch=numbers.digits(scenario.batch)),
+        t("summary.kv", kv_dtype=scenario.kv_dtype),
+        option(t, "engine", scenario.engine),
+    ]
+    return " · ".join(words)
+
+
+def _share(t: Translator, result: state.Result) -> None:
+    st.markdown(t("link.explained"))
+    st.code(state.link(result), language=None, wrap_lines=True)
+    if result.report is not None:
+        st.download_button(
+            t("link.json"),
+            lambda: tables.as_json(result.report),
+            file_name="scenario.json",
+            mime="application/json",
+            icon=":material/download:",
+            on_click="ignore",
+        )
+
+
+def notice(t: Translator, result: state.Result) -> None:
+    """A link's faults, what has changed since it was sent, and inputs that were adapted."""
+    kept = state.session().notice
+    if kept.problems:
+        errors.draw_problems(t, kept.problems)
+    elif kept.opened is not None:
+        _opened(t, result)
+    if kept.changes:
+        changes = [_change(t, change) for change in kept.changes]
+        st.info("\n\n".join(changes), icon=":material/tune:")
+
+
+def _change(t: Translator, change: state.Change) -> str:
+    words = {
+        "field": t(f"field.{change.field}"),
+        "old": t.get(f"option.{change.old}", str(change.old)),
+        "new": t.get(f"option.{change.new}", str(change.new)),
+    }
+    reason, _ = errors.worded(t, change.reason)
+    return f"{t('notice.changed', **words)} {reason}"
+
+
+def _opened(t: Translator, result: state.Result) -> None:
+    opened = state.session().notice.opened
+    assert opened is not None
+    revision = opened.scenario.model_spec.revision
+    lines = [t("link.opened")]
+    if opened.revision is not None and opened.revision != revision:
+        lines.append(t("link.revision", old=opened.revision, new=revision))
+    moved = _moved(t, opened.seen, result.report)
+    if moved:
+        lines.append(t("link.moved"))
+        st.warning("\n\n".join(lines), icon=":material/history:")
+        st.markdown("\n".join(f"- {line}" for line in moved))
+    else:
+        st.caption(f":material/link: {' '.join(lines)}")
+
+
+def _moved(t: Translator, seen: tuple[int, ...] | None, report: Report | None) -> list[str]:
+    """Headline numbers that its sender saw differently."""
+    if seen is None or report is None:
+        return []
+    return [
+        t("link.moved_line", name=t(f"card.{name}"), old=worded(t, old), new=worded(t, new))
+        for (name, worded), old, new in zip(HEADLINE, seen, report.headline(), strict=False)
+        if old != new
+    ]
+
+
+def cards(t: Translator, report: Report) -> None:
+    """The four headline numbers, each with what it is per."""
+    scenario = report.scenario
+    budget = f"{numbers.significant(scenario.kv_cache_memory_gib)} GiB"
+    per = {
+        "request": t("card.request.per", context=numbers.digits(scenario.context)),
+        "batch": t("card.batch.per", budget=budget),
+        "sent": t("card.sent.per", batch=numbers.digits(scenario.batch)),
+        "ranks": t("card.ranks.per", tp=scenario.tp, dp=scenario.dp, pp=scenario.pp),
+    }
+    with st.grid(4, min_column_width=150, gap="small"):
+        for (name, worded), value in zip(HEADLINE, report.headline(), strict=True):
+            card(
+                t(f"card.{name}"),
+                worded(t, value),
+                per[name],
+                t(f"card.{name}.help", exact=numbers.digits(value)),
+            )
+
+
+def card(label: str, value: str, per: str, note: str) -> None:
+    """A bordered number with one line that says per what, and its exact value on hover."""
+    st.metric(
+        label,
+        value,
+        delta=per,
+        delta_color="off",
+        delta_arrow="off",
+        help=note,
+        border=True,
+        height="stretch",
+    )
+
+
+def view_switch(t: Translator) -> None:
+    st.segmented_control(
+        t("view.label"),
+        state.VIEWS,
+        key="view",
+        format_func=lambda view: t(f"view.{view}"),
+        required=True,
+        label_visibility="collapsed",
+    )
+
+
+def _memory(t: Translator, value: int) -> str:
+    return numbers.memory(value)
+
+
+def _traffic(t: Translator, value: int) -> str:
+    return numbers.traffic(value)
+
+
+def _requests(t: Translator, value: int) -> str:
+    return t("count.requests", count=numbers.digits(value))
+
+
+def _ranks(t: Translator, value: int) -> str:
+    return t("count.ranks", count=numbers.digits(value))
+
+
+HEADLINE: tuple[tuple[str, Any], ...] = (
+    ("request", _memory),
+    ("batch", _requests),
+    ("sent", _traffic),
+    ("ranks", _ranks),
+)
+"""The numbers of ``Report.headline`` in order, with how each is written."""

@@ -1,0 +1,242 @@
+"""The link and the session: which scenario the page shows, and how the two agree.
+
+Three moves a run: ``read_link`` puts a link that is new to the session into the
+widgets' keys; ``result`` builds the scenario from those keys; ``write_link``
+changes the address when it says something else. Widgets are only ever filled
+through their keys, and an address that already says the same is left alone, so
+that Back and Forward walk through scenarios.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import streamlit as st
+
+from calc.errors import CalcError
+from calc.link import LinkError, Opened, decode, encode, query_string
+from calc.presets import CUSTOM, load_preset
+from calc.report import Report, evaluate
+from calc.scenario import FIELDS, NumberField, Scenario
+from ui import custom_fields
+from ui.remedy import remedy
+from ui.text import LANGUAGES
+
+START = Scenario("kimi-k3", tp=8, dcp=8, batch=64, context=131072)
+VIEWS = ("capacity", "traffic", "about")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An input that was set to a legal value because another one was changed."""
+
+    field: str
+    old: Any
+    new: Any
+    reason: CalcError
+
+
+@dataclass(slots=True)
+class Notice:
+    """What the top of the page says about how its inputs came about."""
+
+    problems: tuple[CalcError, ...] = ()
+    opened: Opened | None = None
+    changes: tuple[Change, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What an address says, the language and the view included."""
+
+    scenario: Scenario
+    lang: str
+    view: str
+
+
+@dataclass(slots=True)
+class Session:
+    """What is remembered between runs."""
+
+    address: dict[str, list[str]]
+    said: Said
+    notice: Notice
+    typed: dict[str, Any] = field(default_factory=dict)
+    """The inputs at the end of the last run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The scenario that the inputs describe and its report, or why there is none."""
+
+    scenario: Scenario | None
+    report: Report | None
+    error: CalcError | None
+
+
+def session() -> Session:
+    kept: Session = st.session_state["_session"]
+    return kept
+
+
+def read_link() -> None:
+    """Move 1: a first visit, a pasted link, Back and Forward fill the inputs.
+
+    When both the address and the inputs are new, the user was faster than the
+    browser told of the address written last: the inputs win.
+    """
+    address = {key: st.query_params.get_all(key) for key in st.query_params}
+    if "_session" not in st.session_state:
+        _open(address, first=True)
+    elif address != session().address and typed() == session().typed:
+        _open(address, first=False)
+
+
+def _open(address: dict[str, list[str]], first: bool) -> None:
+    params = dict(address)
+    problems: list[CalcError] = []
+    lang = _word(params, "lang", tuple(LANGUAGES), _locale(), problems)
+    view = _word(params, "view", VIEWS, VIEWS[0], problems)
+    opened, scenario = None, START
+    if params:
+        try:
+            opened = decode(params)
+            scenario = opened.scenario
+        except LinkError as error:
+            problems += error.problems
+    notice = Notice(tuple(problems), opened if first else None)
+    st.session_state["_session"] = Session(address, Said(scenario, lang, view), notice)
+    st.session_state["lang"] = lang
+    st.session_state["view"] = view
+    fill(scenario)
+    session().typed = typed()
+
+
+def _word(
+    params: dict[str, list[str]],
+    key: str,
+    allowed: tuple[str, ...],
+    start: str,
+    problems: list[CalcError],
+) -> str:
+    values = params.pop(key, [start])
+    if len(values) == 1 and values[0] in allowed:
+        return values[0]
+    if len(values) > 1:
+        problems.append(CalcError("link_repeated_key", key, times=len(values)))
+    else:
+        given = repr(values[0][:40])
+        problems.append(CalcError("not_a_choice", key, given=given, allowed=", ".join(allowed)))
+    return start
+
+
+def _locale() -> str:
+    return "zh" if (st.context.locale or "").lower().startswith("zh") else "en"
+
+
+def fill(scenario: Scenario) -> None:
+    """Put a scenario into the inputs."""
+    st.session_state["model"] = scenario.model
+    for name, rule in FIELDS.items():
+        held = getattr(scenario, name)
+        st.session_state[name] = float(held) if isinstance(rule, NumberField) else held
+    if scenario.spec is not None:
+        custom_fields.write(scenario.spec)
+
+
+def typed() -> dict[str, Any]:
+    """All inputs as they are now; equal before and after a run in which nobody touched them."""
+    names = ("lang", "view", "model", *FIELDS)
+    inputs = {name: st.session_state.get(name) for name in names}
+    return inputs | {"custom": custom_fields.data() if inputs["model"] == CUSTOM else None}
+
+
+def scenario() -> Scenario:
+    """The scenario of the inputs; raises CalcError when there is none."""
+    model = st.session_state["model"]
+    values = {name: st.session_state[name] for name in FIELDS}
+    return Scenario(model, spec=custom_fields.read() if model == CUSTOM else None, **values)
+
+
+def result() -> Result:
+    """Move 2: what the inputs describe, computed."""
+    made = None
+    try:
+        made = scenario()
+        return Result(made, evaluate(made), None)
+    except CalcError as error:
+        return Result(made, None, error)
+
+
+def write_link(shown: Result) -> None:
+    """Move 3: the address says what the page shows; a broken one stays until an input changes."""
+    kept = session()
+    kept.typed = typed()
+    if shown.scenario is None:
+        return
+    now = Said(shown.scenario, st.session_state["lang"], st.session_state["view"])
+    moved = now.scenario != kept.said.scenario
+    if now == kept.said or (kept.notice.problems and not moved):
+        return
+    if moved:
+        changes = kept.notice.changes if _explains(kept.notice.changes, now.scenario) else ()
+        kept.notice = Notice(changes=changes)
+    keys = link_keys(shown)
+    kept.address = {key: [text] for key, text in keys.items()}
+    kept.said = now
+    st.query_params.from_dict(keys)
+
+
+def _explains(changes: tuple[Change, ...], now: Scenario) -> bool:
+    """Whether changes made for the user are still what the inputs say."""
+    return bool(changes) and all(getattr(now, change.field) == change.new for change in changes)
+
+
+def link_keys(shown: Result) -> dict[str, str]:
+    """Everything a link says; the headline numbers go along, to be compared when it is opened."""
+    assert shown.scenario is not None
+    seen = shown.report.headline() if shown.report else ()
+    words = {"lang": st.session_state["lang"], "view": st.session_state["view"]}
+    return encode(shown.scenario, seen) | words
+
+
+def link(shown: Result) -> str:
+    """The address to send to somebody."""
+    return f"{st.context.url or ''}?{query_string(link_keys(shown))}"
+
+
+def reset() -> None:
+    """Back to the start scenario (a callback)."""
+    session().notice = Notice()
+    fill(START)
+
+
+def settle() -> None:
+    """After another model or engine was chosen: what it does not allow is set to what it does."""
+    changes: list[Change] = []
+    before = {name: st.session_state[name] for name in FIELDS}
+    for _ in FIELDS:
+        error = result().error
+        if error is None:
+            session().notice = Notice(changes=tuple(changes))
+            return
+        fixes = remedy(error, before)
+        if fixes is None or fixes[0] in [change.field for change in changes]:
+            break
+        name, legal = fixes
+        changes.append(Change(name, st.session_state[name], legal, error))
+        st.session_state[name] = legal
+    st.session_state.update(before)
+
+
+def apply(name: str, legal: Any) -> None:
+    """Set one input to a value that a message offers (a callback)."""
+    st.session_state[name] = legal
+
+
+def start_from_preset() -> None:
+    """Turn the chosen preset into a custom model (a callback)."""
+    spec = load_preset(st.session_state["model"])
+    custom_fields.write(spec, merge=True)
+    st.session_state["model"] = CUSTOM

@@ -1,0 +1,169 @@
+"""What each layer keeps, what that weighs on a rank, and what fits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import streamlit as st
+
+from calc.capacity import Component, batch_bytes
+from calc.items import Item
+from calc.layers import Growth
+from calc.report import Report, evaluate
+from ui import charts, numbers, page, tables
+from ui.derivation import draw as draw_steps
+from ui.state import Result
+from ui.text import Translator
+from ui.views import parts
+
+
+def draw(t: Translator, result: Result) -> None:
+    """The whole view."""
+    report = result.report
+    assert report is not None
+    _fit(t, report)
+    _totals(t, report)
+    _charts(t, report)
+    st.subheader(t("capacity.components"), anchor=False)
+    tables.draw([_component(t, part) for part in _components(report)], t("capacity.components"))
+    _stage_note(t, report)
+    st.subheader(t("capacity.kinds"), anchor=False)
+    tables.draw(_kinds(t, report), t("capacity.kinds"))
+    parts.derivations(t, "capacity", _derived(report), draw_steps)
+    parts.not_counted(t)
+
+
+def _fit(t: Translator, report: Report) -> None:
+    scenario, fit = report.scenario, report.fit
+    if not fit.fits:
+        words = {
+            "batch": numbers.digits(scenario.batch),
+            "needed": numbers.memory(report.cache.batch.value),
+            "budget": numbers.memory(fit.budget_bytes),
+            "short": numbers.memory(fit.short_bytes),
+        }
+        st.warning(t("capacity.short", **words), icon=":material/memory:")
+
+
+def _totals(t: Translator, report: Report) -> None:
+    """The same cache per rank, per replica and in the whole deployment, each named."""
+    scenario, cache, fit = report.scenario, report.cache, report.fit
+    everywhere = deployment(report)
+    longest = t("capacity.no_limit") if fit.max_context is None else numbers.digits(fit.max_context)
+    with st.grid(4, min_column_width=150, gap="small"):
+        page.card(
+            t("capacity.batch"),
+            numbers.memory(cache.batch.value),
+            t("capacity.batch.per", batch=numbers.digits(scenario.batch)),
+            numbers.exact(cache.batch.value),
+        )
+        page.card(
+            t("capacity.longest"),
+            longest,
+            t("capacity.longest.per", batch=numbers.digits(scenario.batch)),
+            t("capacity.longest.help"),
+        )
+        page.card(
+            t("capacity.replica"),
+            numbers.memory(cache.per_replica.value),
+            t("capacity.replica.per", ranks=scenario.layout.replica_ranks),
+            numbers.exact(cache.per_replica.value),
+        )
+        page.card(
+            t("capacity.deployment"),
+            numbers.memory(everywhere.value),
+            t("capacity.deployment.per", requests=numbers.digits(scenario.batch * scenario.dp)),
+            numbers.exact(everywhere.value),
+        )
+
+
+def deployment(report: Report) -> Item:
+    """Cache of all requests of all replicas on all ranks."""
+    requests = report.scenario.batch * report.scenario.dp
+    return batch_bytes.item(
+        "cache.deployment", request_bytes=report.cache.per_replica, batch=requests
+    )
+
+
+def _charts(t: Translator, report: Report) -> None:
+    scenario = report.scenario
+    without = evaluate(replace(scenario, dcp=1)) if scenario.dcp > 1 else None
+    left, right = st.columns(2, gap="medium")
+    with left:
+        parts.chart(
+            t, "cache_chart", charts.cache_against_context(report, t), t("capacity.chart_cache")
+        )
+    with right:
+        figure = charts.batch_against_context(report, without, t)
+        parts.chart(t, "batch_chart", figure, t("capacity.chart_batch"))
+
+
+def _components(report: Report) -> list[Component]:
+    return list(report.cache.stage.components)
+
+
+def _component(t: Translator, part: Component) -> tables.Row:
+    store = part.store
+    per_token = numbers.significant(part.per_token.value) + " B" if part.per_token else "–"
+    if store.growth is Growth.GROWING:
+        held = t("capacity.every_token")
+    elif store.growth is Growth.STATE:
+        held = "–"
+    else:
+        held = t("capacity.last_tokens", count=numbers.digits(store.limit))
+    return {
+        t("column.kind"): t(f"store.{store.name}", kind=t(f"kind.{store.kind}.short")),
+        t("column.layers"): numbers.digits(part.layers),
+        t("column.growth"): t(f"growth.{store.growth}"),
+        t("column.held"): held,
+        t("column.per_token"): per_token,
+        t("column.per_request"): numbers.memory(part.per_request.value),
+        t("column.dcp"): t("capacity.striped", ranks=store.dcp)
+        if store.dcp > 1
+        else t("capacity.whole"),
+        t("column.copies"): numbers.digits(store.copies),
+    }
+
+
+def _kinds(t: Translator, report: Report) -> list[tables.Row]:
+    kinds = dict.fromkeys(mixer.kind for mixer in report.model.mixers) or {"none": None}
+    return [
+        {
+            t("column.kind"): f"**{t(f'kind.{kind}.name')}**",
+            t("column.keeps"): t(f"kind.{kind}.keeps"),
+            t("column.tp"): t(f"kind.{kind}.tp"),
+            t("column.prefix"): t(f"kind.{kind}.prefix"),
+        }
+        for kind in kinds
+    ]
+
+
+def _stage_note(t: Translator, report: Report) -> None:
+    """With pipeline stages: which one the per-rank figures belong to."""
+    cache, pp = report.cache, report.scenario.pp
+    if pp == 1:
+        st.caption(t("capacity.fullest"))
+        return
+    least = min(stage.per_request.value for stage in cache.stages)
+    layers = sum(layer.count for layer in report.model.stages(pp)[cache.binding])
+    st.caption(
+        t(
+            "capacity.stage",
+            stage=cache.binding + 1,
+            stages=pp,
+            layers=layers,
+            least=numbers.memory(least),
+        )
+    )
+
+
+def _derived(report: Report) -> dict[str, Item]:
+    cache = report.cache
+    return {
+        "request": cache.stage.per_request,
+        "growing": cache.stage.growing_per_token,
+        "batch": report.fit.max_requests,
+        "batch_bytes": cache.batch,
+        "replica": cache.per_replica,
+        "deployment": deployment(report),
+    }

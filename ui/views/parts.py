@@ -1,0 +1,54 @@
+"""Pieces that every view is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import plotly.graph_objects as go
+import streamlit as st
+
+from calc.items import Item
+from calc.report import NOT_COUNTED
+from ui.text import Translator
+
+
+def chart(t: Translator, name: str, figure: go.Figure, title: str) -> None:
+    """A titled chart without a mode bar, described for those who cannot see it."""
+    st.markdown(f"**{title}**")
+    st.plotly_chart(
+        figure,
+        key=name,
+        config={"displayModeBar": False, "scrollZoom": False},
+        alt=t(f"alt.{name}"),
+    )
+
+
+def derivations(
+    t: Translator,
+    view: str,
+    items: Mapping[str, Item],
+    draw_steps: Callable[[Translator, Item], None],
+) -> None:
+    """The arithmetic behind a number of the reader's choice; drawn only when it is open."""
+    kept = st.expander(
+        t("derivation.title"),
+        key=f"derivation_{view}",
+        icon=":material/function:",
+        on_change="rerun",
+    )
+    if not kept.open:
+        return
+    with kept:
+        chosen = st.selectbox(
+            t("derivation.which"),
+            list(items),
+            key=f"derived_{view}",
+            format_func=lambda name: t(f"derived.{name}"),
+        )
+        draw_steps(t, items[chosen])
+
+
+def not_counted(t: Translator) -> None:
+    """What no figure of the page includes."""
+    words = t("not_counted.separator").join(t(f"not_counted.{name}") for name in NOT_COUNTED)
+    st.caption(f"**{t('not_counted.title')}** {words}")
