@@ -379,14 +379,17 @@ class _Stage:
                     draft_bytes=self._drafts(),
                 )
                 made.append(surplus)
-        made += self._token_wastes(self.full, "tokens", "waste.last_page", dcp)
+        grown = [part for part in self.full if part.growth is Growth.GROWING]
+        whole = [part for part in self.full if part.growth is not Growth.GROWING]
+        made += self._token_wastes(grown, "tokens", "waste.last_page", dcp)
+        made += self._token_wastes(whole, "tokens", "waste.kept_whole", dcp)
         made += self._token_wastes(self.local, "window", "waste.window_page", 1)
         return tuple(made)
 
     def _token_wastes(self, parts: list[Component], kind: str, key: str, dcp: int) -> list[Item]:
         """Rows beyond the formulas', apart for windows that are kept whole."""
         pool = next((pool for pool in self.pools if pool.kind == kind), None)
-        if pool is None:
+        if pool is None or not parts:
             return []
         made = []
         for part in parts:
