@@ -429,3 +429,55 @@ class _Stage:
 
 def _fit(kind: str, size: Item, each: Item) -> Item:
     return requests_in_tokens.item(f"{kind}.requests", pool_tokens=size, held_tokens=each)
+
+
+@formula(unit="B", source="SGLang 0.5.23 mem_cache/memory_pool.py, as logged", status=Status.ENGINE)
+def printed_states(slots: int, elements: int, element_bytes: int, layers: int) -> int:
+    """One part of the states of a pool, with its slot of padding."""
+    return (slots + 1) * elements * element_bytes * layers
+
+
+@formula(unit="B", source="SGLang 0.5.23 mem_cache/memory_pool.py, as logged", status=Status.ENGINE)
+def printed_keys(pool_tokens: int, row_bytes: int, layers: int) -> Number:
+    """K alone, where V is as wide: half of the rows."""
+    return pool_tokens * row_bytes * layers / 2
+
+
+def printed_sizes(stage: StageCache, slots: int, pool_tokens: int) -> dict[str, Item]:
+    """The sizes that SGLang logs when it allocates: conv and recurrent states, and K."""
+    states = [part for part in stage.components if part.growth is Growth.STATE]
+    rows = [part for part in stage.components if part.growth is Growth.GROWING]
+    parts = {"conv_gib": ("conv_elements", "conv_bytes")}
+    parts["recurrent_gib"] = ("recurrent_elements", "state_bytes")
+    made = {
+        name: total(
+            f"printed.{name}",
+            "B",
+            [
+                printed_states.item(
+                    f"printed.{part.store.kind}.{name}",
+                    slots=slots,
+                    elements=part.store.bytes.arguments[elements],
+                    element_bytes=part.store.bytes.arguments[width],
+                    layers=part.layers,
+                )
+                for part in states
+            ],
+        )
+        for name, (elements, width) in parts.items()
+    }
+    made["k_gib"] = total(
+        "printed.k_gib",
+        "B",
+        [
+            printed_keys.item(
+                f"printed.{part.store.kind}.k",
+                pool_tokens=pool_tokens,
+                row_bytes=part.store.bytes,
+                layers=part.layers,
+            )
+            for part in rows
+            if part.store.name == "kv"
+        ],
+    )
+    return made
