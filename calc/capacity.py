@@ -96,7 +96,10 @@ class Fit:
 
 def cache(model: ModelSpec, layout: Layout, place: Sharding, context: int, batch: int) -> Cache:
     """Cache of one request of ``context`` tokens, and of ``batch`` of them."""
-    stages = tuple(stage_cache(layers, place, context) for layers in model.stages(layout.pp))
+    stages = tuple(
+        stage_cache(layers, place, context)
+        for layers in model.stages(layout.pp, layout.stage_layers)
+    )
     binding = max(range(len(stages)), key=lambda index: stages[index].per_request.value)
     replica = total(
         "cache.replica",

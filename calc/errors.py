@@ -42,6 +42,18 @@ MESSAGES: dict[str, str] = {
     "dcp_kind": "dcp: {engine} has no decode context parallelism for {kind} layers; dcp must be 1",
     "dcp_nothing": "dcp: this model keeps no attention cache that could be striped; dcp must be 1",
     "pp_layers": "pp: {pp} stages need at least as many layers; the model has {layers}",
+    "pp_cut": (
+        "pp_layers: {stages} stages with {total} layers in all do not cut {layers} layers into "
+        "pp = {pp} stages"
+    ),
+    "block_too_large": "block_size: a state of this size needs a block of {given} tokens",
+    "not_a_list": "{field}: {given} is not a list like 12-12 or 4096x30-131072x2",
+    "prefix_context": (
+        "shared_prefix: {given} tokens are more than a context of {context}; at most {context}"
+    ),
+    "log_too_long": "log: {length} characters; at most {maximum} are read",
+    "log_foreign": "log: this looks like the output of {tool}, not of vLLM or SGLang",
+    "log_empty": "log: no line of a vLLM or SGLang start-up was found",
     "pcp_kind": (
         "pcp: {engine} has no prefill context parallelism for {kind} layers, only for latent "
         "attention; pcp must be 1"
@@ -85,6 +97,24 @@ MESSAGES: dict[str, str] = {
     "link_unknown_key": "{field}: this key is not part of a link",
     "link_repeated_key": "{field}: the key appears {times} times in the link",
     "spec_unreadable": "spec: the description of the custom model cannot be read ({reason})",
+    # config.json
+    "config_too_long": "config: {length} bytes; at most {maximum} are read",
+    "config_too_deep": "config: it is nested more than {maximum} levels deep",
+    "config_unreadable": "config: it cannot be read ({reason})",
+    "config_repeated_key": "{field}: the key appears more than once in the config",
+    "config_missing": "{field}: the config does not say it; needed: {names}",
+    "config_length": "{field}: {given} entries for {layers} layers",
+    "config_kind": "{field}: this is the config of a {kind}, not of a text decoder",
+    "config_not_read": "{field}: such models cannot be read from a config ({reason})",
+    "config_type_unknown": (
+        "model_type: {given} is not known here; the layers were read from the fields alone, and "
+        "what only its code decides may be missing"
+    ),
+    "config_not_understood": "{field}: this field may affect the cache and was not understood",
+    "config_assumed": "{field}: the config does not say it; {given} is the default of its class",
+    "config_quantization": (
+        "quantization_config: {given} is not a weight format known here; weights count as bf16"
+    ),
 }
 
 

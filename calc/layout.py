@@ -23,7 +23,8 @@ class Layout:
     ``dcp`` ranks lie inside a tp group; ``pcp`` groups split the tokens of a
     step; a *replica* is tp x pcp x pp ranks and serves its own requests; ``dp``
     replicas make the deployment. ``ep`` ranks share the experts: 1, or all the
-    tp x pcp x dp ranks of a pipeline stage.
+    tp x pcp x dp ranks of a pipeline stage. ``stage_layers`` are the layers of
+    each pipeline stage where they are given (else they are as equal as can be).
     """
 
     tp: int = 1
@@ -32,6 +33,7 @@ class Layout:
     pp: int = 1
     pcp: int = 1
     ep: int = 1
+    stage_layers: tuple[int, ...] = ()
 
     @property
     def replica_ranks(self) -> int:
@@ -62,6 +64,11 @@ def check_layout(model: ModelSpec, layout: Layout, engine: Engine) -> None:
         _check_ep(model, layout)
     if layout.pp > model.layer_count:
         raise CalcError("pp_layers", pp=layout.pp, layers=model.layer_count)
+    given = layout.stage_layers
+    if given and (len(given) != layout.pp or sum(given) != model.layer_count):
+        raise CalcError(
+            "pp_cut", stages=len(given), total=sum(given), pp=layout.pp, layers=model.layer_count
+        )
 
 
 def legal_tp(model: ModelSpec) -> list[int]:

@@ -124,28 +124,36 @@ class ModelSpec(Part):
         return EngineDefaults()
 
     @cached_property
-    def _stages(self) -> dict[int, tuple[tuple[Layer, ...], ...]]:
+    def _stages(self) -> dict[tuple[int, ...], tuple[tuple[Layer, ...], ...]]:
         return {}
 
-    def stages(self, pp: int) -> tuple[tuple[Layer, ...], ...]:
-        """The layers of each pipeline stage, equal ones counted together.
+    def stage_sizes(self, pp: int) -> tuple[int, ...]:
+        """Layers of each pipeline stage where nobody says.
 
         As vLLM 0.33 ``distributed/utils.py get_pp_indices``: layers / pp each,
         and the remainder one by one to the stages before the last.
         """
-        if pp not in self._stages:
-            sizes = [self.layer_count // pp] * pp
-            for back in range(2, self.layer_count % pp + 2):
-                sizes[-back] += 1
+        sizes = [self.layer_count // pp] * pp
+        for back in range(2, self.layer_count % pp + 2):
+            sizes[-back] += 1
+        return tuple(sizes)
+
+    def stages(self, pp: int, sizes: tuple[int, ...] = ()) -> tuple[tuple[Layer, ...], ...]:
+        """The layers of each pipeline stage, equal ones counted together.
+
+        ``sizes``: layers of each stage, where the cut is given.
+        """
+        sizes = sizes or self.stage_sizes(pp)
+        if sizes not in self._stages:
             ends = list(accumulate(sizes))
-            self._stages[pp] = tuple(
+            self._stages[sizes] = tuple(
                 tuple(
                     layer.model_copy(update={"count": count})
                     for layer, count in Counter(self._one_by_one[end - size : end]).items()
                 )
                 for size, end in zip(sizes, ends, strict=True)
             )
-        return self._stages[pp]
+        return self._stages[sizes]
 
     def kept(self, key: Hashable, make: Callable[[], T]) -> T:
         """What ``make`` returns, remembered with this model under a key of the caller's."""

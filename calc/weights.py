@@ -147,7 +147,7 @@ def rank_bytes(
         raise CalcError(
             "not_a_choice", field="weight_format", given=repr(weight_format), allowed=allowed
         )
-    sizes = (groups.tp, groups.dcp, groups.pp, groups.ep)
+    sizes = (groups.tp, groups.dcp, groups.pp, groups.ep, _cut(groups))
     key = ("weights.rank_bytes", *sizes, weight_format, query_replicated, drafting)
     return model.kept(
         key, lambda: _rank_weights(model, groups, weight_format, query_replicated, drafting)
@@ -293,7 +293,7 @@ def _rank_weights(
     model: ModelSpec, groups: Groups, weight_format: str, query_replicated: bool, drafting: bool
 ) -> RankWeights:
     place = _Place(model, groups, weight_format, query_replicated)
-    stages = _stages(model, groups.pp, drafting)
+    stages = _stages(model, groups.pp, _cut(groups), drafting)
     sizes = tuple(sum(place.bytes(piece) for piece in stage) for stage in stages)
     fullest = max(range(len(sizes)), key=sizes.__getitem__)
     parts = tuple(part for piece in stages[fullest] for part in place.rank_parts(piece))
@@ -301,20 +301,28 @@ def _rank_weights(
     return RankWeights(whole, fullest, sizes, parts)
 
 
-def _stages(model: ModelSpec, pp: int, drafting: bool) -> list[list[_Piece]]:
+def _cut(groups: Groups) -> tuple[int, ...]:
+    """The layers of each pipeline stage, where they are given."""
+    given: tuple[int, ...] = getattr(groups, "stage_layers", ())
+    return given
+
+
+def _stages(
+    model: ModelSpec, pp: int, layers_each: tuple[int, ...], drafting: bool
+) -> list[list[_Piece]]:
     """The pieces of each pipeline stage: embedding on the first, head and MTP on the last.
 
     A tied embedding is on both ends.
     """
 
     def cut() -> list[list[_Piece]]:
-        stages = [_stage_pieces(model, layers) for layers in model.stages(pp)]
+        stages = [_stage_pieces(model, layers) for layers in model.stages(pp, layers_each)]
         stages[0] += [*_embedding(model), *_extras(model)]
         tied = _embedding(model) if model.tied_embeddings and pp > 1 else []
         stages[-1] += [*tied, *_final(model), *_head(model)]
         return stages
 
-    stages = model.kept(("weights.stages", pp), cut)
+    stages = model.kept(("weights.stages", pp, layers_each), cut)
     return [*stages[:-1], stages[-1] + _mtp_pieces(model)] if drafting else stages
 
 

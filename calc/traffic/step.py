@@ -156,7 +156,7 @@ def _step(model: ModelSpec, work: Work, tokens: Number, drafting: Work | None) -
             *(drafts() if index == last else ()),
             *token_broadcast(work),
         )
-        for index, layers in enumerate(model.stages(layout.pp))
+        for index, layers in enumerate(model.stages(layout.pp, layout.stage_layers))
     )
     whole = pipeline[0]
     if last:

@@ -141,11 +141,12 @@ def _kinds(t: Translator, report: Report) -> list[tables.Row]:
 def _stage_note(t: Translator, report: Report) -> None:
     """With pipeline stages: which one the per-rank figures belong to."""
     cache, pp = report.cache, report.scenario.pp
+    cut = report.scenario.layout.stage_layers
     if pp == 1:
         st.caption(t("capacity.fullest"))
         return
     least = min(stage.per_request.value for stage in cache.stages)
-    layers = sum(layer.count for layer in report.model.stages(pp)[cache.binding])
+    layers = sum(layer.count for layer in report.model.stages(pp, cut)[cache.binding])
     st.caption(
         t(
             "capacity.stage",
