@@ -31,6 +31,7 @@ from calc.units import (
     lesser,
     ratio,
     round_up,
+    square_root,
 )
 
 FUNCTIONS: dict[str, Callable[..., Number]] = {
@@ -44,6 +45,7 @@ FUNCTIONS: dict[str, Callable[..., Number]] = {
     "ceil_of": ceil_of,
     "binomial": binomial,
     "chance_untouched": chance_untouched,
+    "square_root": square_root,
 }
 """What a formula may call; the names a filled-in Python line needs."""
 
@@ -156,6 +158,8 @@ def _draw(node: ast.expr, leaf: Callable[[str], str]) -> tuple[str, int]:
             step = inner(multiple)
             fraction = rf"\left\lceil\frac{{{inner(value)}}}{{{step}}}\right\rceil"
             return rf"{fraction} \cdot {inner(multiple, PRODUCT)}", PRODUCT
+        case ast.Call(func=ast.Name(id="square_root"), args=[value]):
+            return rf"\sqrt{{{inner(value)}}}", ATOM
         case ast.Call(func=ast.Name(id="binomial"), args=[items, chosen]):
             return rf"\binom{{{inner(items)}}}{{{inner(chosen)}}}", ATOM
         case ast.Call(func=ast.Name(id="chance_untouched"), args=arguments):

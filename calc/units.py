@@ -85,6 +85,15 @@ def ceil_of(value: Number) -> Number:
     return np.ceil(value).astype(int) if isinstance(value, np.ndarray) else math.ceil(value)
 
 
+def square_root(value: Number) -> Number:
+    """The square root, point by point for arrays.
+
+    >>> square_root(9.0)
+    3.0
+    """
+    return np.sqrt(value) if isinstance(value, np.ndarray) else math.sqrt(value)
+
+
 def round_up(value: Number, multiple: int) -> Number:
     """``value`` rounded up to a multiple.
 
