@@ -171,7 +171,8 @@ def plan(
     """Pages and groups of the whole model, and a block's bytes on each pipeline stage."""
     asked, by_layer, alignment = make_pages(model, place, settings)
     equal = unify(asked) if asked else []
-    grouping = make_groups(asked, by_layer, equal, settings.packed)
+    compressed = any(one.store.tokens_per_row > 1 for one in asked)
+    grouping = make_groups(asked, by_layer, equal, settings.packed or compressed)
     ends = list(accumulate(stage_layers))
     stages = tuple(zip([0, *ends[:-1]], ends, strict=True))
     weights = tuple(_block_bytes(grouping, stage) for stage in stages)

@@ -12,9 +12,17 @@ from dataclasses import dataclass
 from calc.engines.settings import VLLM_BLOCK, CacheSettings
 from calc.errors import CalcError
 from calc.items import Item, Status, formula
-from calc.layers import Attention, Growth, LatentAttention, Mixer, Sharding, Store
+from calc.layers import (
+    Attention,
+    CompressedLatentAttention,
+    Growth,
+    LatentAttention,
+    Mixer,
+    Sharding,
+    Store,
+)
 from calc.model import ModelSpec
-from calc.units import Number, ceil_div, exact_div
+from calc.units import Number, ceil_div, exact_div, round_up
 
 ALIGNING = "vLLM 0.33 platforms/interface.py _align_hybrid_block_size"
 UNIFYING = "vLLM 0.33 v1/core/kv_cache_planning.py unify_kv_cache_spec_page_size"
@@ -28,8 +36,10 @@ ALIGNED_ELEMENTS = {
 """Bytes an element as the alignment reckons them: scales are left out there."""
 LATENT_ALIGNMENT = 128
 """Tokens to whose multiples blocks beside latent attention are aligned."""
-CHUNK_PAGE_LIMIT = 2**31
+LARGEST_BLOCK = 2**31
 """Blocks beyond this many tokens are refused."""
+COMPRESSED_BLOCK, COMPRESSED_WINDOW_BLOCK = 256, 64
+"""Tokens of a block beside compressed attention (DeepSeek-V4), for its rows and its windows."""
 
 
 @formula(unit="B", source="vLLM 0.33 v1/kv_cache_interface.py AttentionSpec", status=Status.ENGINE)
@@ -42,6 +52,12 @@ def attention_page(row_bytes: int, block_size: int) -> int:
 def compressed_page(row_bytes: int, block_size: int, compress_ratio: int) -> int:
     """One block of a cache that keeps one row for several tokens."""
     return row_bytes * exact_div(block_size, compress_ratio)
+
+
+@formula(unit="B", source="vLLM 0.33 models/deepseek_v4/attention.py", status=Status.ENGINE)
+def packed_page(row_bytes: int, block_size: int, compress_ratio: int) -> Number:
+    """The same for packed rows, whose pages are multiples of 576 B."""
+    return round_up(row_bytes * exact_div(block_size, compress_ratio), 576)
 
 
 @formula(unit="B", source="vLLM 0.33 v1/kv_cache_interface.py MambaSpec", status=Status.ENGINE)
@@ -171,6 +187,16 @@ def _pages(
         return Pages(store, store.growth, 0, page, latent=False, checkpoint=checkpoint)
     block: Item | int = alignment.block if alignment else base_block(settings)
     growth = Growth.GROWING if whole else store.growth
+    if isinstance(mixer, CompressedLatentAttention):
+        window = store.growth is Growth.WINDOW
+        block = COMPRESSED_WINDOW_BLOCK if window else COMPRESSED_BLOCK
+        page = packed_page.item(
+            f"{store.kind}.{store.name}.page",
+            row_bytes=store.bytes,
+            block_size=block,
+            compress_ratio=store.tokens_per_row,
+        )
+        return Pages(store, store.growth, block, page, latent=True)
     latent = not isinstance(mixer, Attention)
     return Pages(store, growth, block, page_of(store, block), latent)
 
@@ -242,7 +268,7 @@ def _align(
     block = aligned_block.item(
         "aligned_block", kernel_block=kernel, state_page_bytes=unpadded, row_bytes=row
     )
-    if block.value > CHUNK_PAGE_LIMIT:
+    if block.value > LARGEST_BLOCK:
         raise CalcError("block_too_large", given=block.value)
     page = attention_page.item("aligned_page", row_bytes=row, block_size=block)
     padding = state_padding_percent.item(
