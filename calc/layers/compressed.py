@@ -61,6 +61,8 @@ class CompressedLatentAttention(Mixer):
             raise ValueError(
                 "an indexer needs index_dim, index_heads, index_top_k and compress_ratio"
             )
+        if self.rope_dim > self.head_dim:
+            raise ValueError("rope_dim is a part of head_dim")
         if self.heads % self.o_groups:
             raise ValueError("o_groups must divide heads")
         return self

@@ -104,7 +104,8 @@ def bytes_kept(model: ModelSpec, growth: Growth) -> int:
 
 
 def growing_positions(model: ModelSpec) -> list[int]:
-    position, found = 0, []
+    position = 0
+    found: list[int] = []
     for layer in model.layers:
         grows = any(
             store.growth is Growth.GROWING for mixer in layer.mixers for store in mixer.stores(TP1)
