@@ -57,10 +57,9 @@ def cache_against_context(report: Report, t: Translator) -> go.Figure:
         lines.append(totals)
     share = report.fit.budget_bytes / scenario.batch
     name = t("chart.share", share=numbers.memory(share))
-    figure.add_trace(_mark_line(name, [sizes[0], sizes[-1]], [share, share], "dash"))
+    figure.add_trace(_limit(name, [sizes[0], sizes[-1]], share))
     value = report.cache.stage.per_request.value
-    label = t("chart.here", context=numbers.digits(scenario.context))
-    figure.add_trace(_point(label, scenario.context, value, numbers.memory(value)))
+    figure.add_trace(_point(numbers.memory(value), scenario.context, value, "bottom right"))
     _context_axis(figure, sizes, t)
     seen = [value for line in lines for value in line if value] + [share]
     _log_axis(figure, "yaxis", min(seen), max(seen), numbers.memory)
@@ -79,13 +78,18 @@ def batch_against_context(report: Report, without_dcp: Report | None, t: Transla
         curves.append((without_dcp, "DCP 1", SECOND_COLOUR, 2))
     most = [scenario.batch]
     for shown, name, colour, width in curves:
-        values = [requests_that_fit(budget, request_bytes(shown.cache, size)) for size in sizes]
-        most += values
-        kept = [value or None for value in values]
-        figure.add_trace(_line(name, sizes, kept, colour, _requests(t), width))
+        weights = [request_bytes(shown.cache, size) for size in sizes]
+        whole = [requests_that_fit(budget, weight) for weight in weights]
+        most += whole
+        smooth = [
+            budget / weight if fits else None for weight, fits in zip(weights, whole, strict=True)
+        ]
+        line = _line(name, sizes, smooth, colour, numbers.digits, width)
+        line.customdata = [_requests(t)(count) for count in whole]
+        figure.add_trace(line)
     fits = t("chart.fits" if report.fit.fits else "chart.fits_not")
     label = t("chart.chosen", batch=numbers.digits(scenario.batch), fits=fits)
-    figure.add_trace(_point(label, scenario.context, scenario.batch, _requests(t)(scenario.batch)))
+    figure.add_trace(_point(label, scenario.context, scenario.batch, "bottom left"))
     _context_axis(figure, sizes, t)
     _log_axis(figure, "yaxis", 1, max(most), numbers.digits)
     figure.update_layout(yaxis_title=t("chart.requests_per_replica"))
@@ -221,21 +225,31 @@ def _line(
     )
 
 
-def _mark_line(name: str, x: list[int], y: list[Number], dash: str) -> go.Scatter:
-    line = {"color": GREY, "width": 1.5, "dash": dash}
-    return go.Scatter(name=name, x=x, y=y, mode="lines", line=line, hoverinfo="skip")
-
-
-def _point(name: str, x: int, y: Number, worded: str) -> go.Scatter:
-    marker = {"color": PALETTE[5], "size": 11, "symbol": "diamond"}
+def _limit(name: str, x: list[int], y: Number) -> go.Scatter:
+    """A dashed line across the chart, named where it begins."""
     return go.Scatter(
-        name=name,
+        x=x,
+        y=[_rounded(y)] * 2,
+        mode="lines+text",
+        line={"color": GREY, "width": 1.5, "dash": "dash"},
+        text=[name, ""],
+        textposition="top right",
+        hoverinfo="skip",
+        showlegend=False,
+    )
+
+
+def _point(name: str, x: int, y: Number, side: str) -> go.Scatter:
+    """Where the user stands, named beside the mark."""
+    return go.Scatter(
         x=[x],
-        y=[y],
-        mode="markers",
-        marker=marker,
-        customdata=[worded],
-        hovertemplate="%{customdata}",
+        y=[_rounded(y)],
+        mode="markers+text",
+        marker={"color": PALETTE[5], "size": 11, "symbol": "diamond"},
+        text=[name],
+        textposition=side,
+        hoverinfo="skip",
+        showlegend=False,
     )
 
 

@@ -16,14 +16,14 @@ import streamlit as st
 from annotated_types import Ge, Gt, Le
 
 from calc.layers import MIXERS, DenseFfn, MoeFfn, Part
+from calc.layers.base import Block
 from calc.model import Layer, ModelSpec, read_model
 from calc.presets import CUSTOM
 
 MAX_GROUPS = 6
 NONE = "none"
-KINDS: dict[str, type[Part]] = {
-    part.model_fields["kind"].default: part for part in (*MIXERS, DenseFfn, MoeFfn)
-}
+PARTS: tuple[type[Part], ...] = (*MIXERS, DenseFfn, MoeFfn)
+KINDS = {str(part.model_fields["kind"].default): part for part in PARTS}
 SLOTS: dict[str, tuple[str, ...]] = {
     "mixer": (NONE, *(part.model_fields["kind"].default for part in MIXERS)),
     "beside": (NONE, *(part.model_fields["kind"].default for part in MIXERS)),
@@ -105,14 +105,22 @@ def _field(kind: str, name: str) -> PartField:
         )
     if get_origin(annotation) is tuple:
         return PartField(name, "choices", start, required, options=get_args(inner))
-    minimum, maximum = 0, 2**20
-    for bound in info.metadata + [m for arg in options for m in getattr(arg, "__metadata__", ())]:
-        minimum = bound.gt + 1 if isinstance(bound, Gt) else minimum
-        minimum = bound.ge if isinstance(bound, Ge) else minimum
-        maximum = bound.le if isinstance(bound, Le) else maximum
+    minimum, maximum = _bounds(info.metadata)
     if optional:
         return PartField(name, "whole", start or 0, required, 0, maximum, optional=True)
     return PartField(name, "whole", start, required, minimum, maximum)
+
+
+def _bounds(constraints: list[Any]) -> tuple[int, int]:
+    minimum, maximum = 0, 2**20
+    for bound in constraints:
+        if isinstance(bound, Gt):
+            minimum = int(bound.gt) + 1  # type: ignore[call-overload]
+        elif isinstance(bound, Ge):
+            minimum = int(bound.ge)  # type: ignore[call-overload]
+        elif isinstance(bound, Le):
+            maximum = int(bound.le)  # type: ignore[call-overload]
+    return minimum, maximum
 
 
 def key(*parts: object) -> str:
@@ -138,7 +146,7 @@ def kind_of(group: int, slot: str) -> str:
 def read() -> ModelSpec:
     """The model that the editor holds; raises CalcError with the field at fault."""
     if (fixed := st.session_state.get("_custom_fixed")) is not None:
-        return fixed  # type: ignore[no-any-return]
+        return fixed
     return read_model(data(), "spec")
 
 
@@ -208,11 +216,14 @@ def write(spec: ModelSpec, merge: bool = False) -> None:
 def _write_group(group: int, layer: Layer) -> None:
     st.session_state[key(group, "count")] = layer.count
     st.session_state[key(group, "parallel_block")] = layer.parallel_block
-    mixers = [*layer.mixers, None, None]
-    parts = {"mixer": mixers[0], "beside": mixers[1], "ffn": next(iter(layer.ffns), None)}
+    mixers: list[Block | None] = [*layer.mixers, None, None]
+    ffn: Block | None = next(iter(layer.ffns), None)
+    parts = {"mixer": mixers[0], "beside": mixers[1], "ffn": ffn}
     for slot, part in parts.items():
         st.session_state[key(group, slot)] = NONE if part is None else part.kind
-        for field in part_fields(part.kind) if part is not None else ():
+        if part is None:
+            continue
+        for field in part_fields(part.kind):
             held = getattr(part, field.name)
             if field.type == "choices":
                 held = list(held)

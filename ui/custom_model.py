@@ -6,6 +6,8 @@ by itself. What is typed for one kind stays while another one is shown.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import streamlit as st
 
 from calc.presets import CUSTOM, load_preset
@@ -13,7 +15,7 @@ from ui import custom_fields, state
 from ui.custom_fields import MAX_GROUPS, NONE, SLOTS, TYPICAL, PartField, key, part_fields
 from ui.text import Translator
 
-PERSIST = "session"
+PERSIST: Literal["session"] = "session"
 LARGEST = 2**26
 
 
@@ -25,7 +27,7 @@ def draw(t: Translator) -> None:
         if st.session_state.get("_custom_fixed") is not None:
             st.markdown(t("custom.fixed"))
             return
-        with st.grid("auto", min_column_width=150, gap="small"):
+        with st.grid("auto", min_column_width=180, gap="small"):
             _whole(t, t("part.hidden_size"), TYPICAL["hidden_size"], 1, 2**20, "hidden_size")
             _whole(t, t("part.vocab_size"), TYPICAL["vocab_size"], 1, LARGEST, "vocab_size")
             _whole(t, t("custom.groups"), 1, 1, MAX_GROUPS, "groups", note=t("help.groups"))
@@ -52,7 +54,7 @@ def offer(t: Translator) -> None:
 
 def _group(t: Translator, group: int) -> None:
     st.markdown(f"**{t('custom.group', number=group + 1)}**")
-    with st.grid("auto", min_column_width=150, gap="small"):
+    with st.grid("auto", min_column_width=180, gap="small"):
         _whole(t, t("part.count"), TYPICAL["count"], 1, 2048, group, "count")
         for slot in SLOTS:
             _kind(t, group, slot)
@@ -63,13 +65,13 @@ def _group(t: Translator, group: int) -> None:
         fields = part_fields(kind)
         needed = [field for field in fields if field.required]
         st.caption(t("custom.fields_of", kind=t.get(f"kind.{kind}.name", kind)))
-        with st.grid("auto", min_column_width=150, gap="small"):
+        with st.grid("auto", min_column_width=180, gap="small"):
             for field in needed:
                 _part_field(t, field, group, slot, kind)
         if len(needed) < len(fields):
             with st.expander(t("custom.more", kind=t.get(f"kind.{kind}.short", kind))):  # noqa: SIM117
                 with st.grid(
-                    "auto", min_column_width=150, gap="small", vertical_alignment="bottom"
+                    "auto", min_column_width=180, gap="small", vertical_alignment="bottom"
                 ):
                     for field in fields:
                         if not field.required:
@@ -104,8 +106,10 @@ def _part_field(t: Translator, field: PartField, group: int, slot: str, kind: st
     if field.type == "flag":
         st.checkbox(label, key=widget_key, persist_state=PERSIST)
         return
-    choose = st.multiselect if field.type == "choices" else st.selectbox
-    choose(
+    if field.type == "choices":
+        st.multiselect(label, field.options, key=widget_key, persist_state=PERSIST)
+        return
+    st.selectbox(
         label,
         field.options,
         key=widget_key,

@@ -6,23 +6,19 @@ import re
 
 import streamlit as st
 
-from calc.expressions import filled, symbolic
+from calc.expressions import filled, number_latex, symbolic
 from calc.items import SUMS, Item, walk
 from calc.symbols import SYMBOLS
 from ui.errors import slug
-from ui.numbers import digits
 from ui.text import Translator
-
-TERMS_A_LINE = 2
 
 
 def draw(t: Translator, item: Item) -> None:
     """All steps that lead to one number, the parts before what is made of them."""
-    steps = walk(item)
-    for number, step in enumerate(steps, start=1):
-        with st.container(gap="xsmall"):
-            st.markdown(f"**{number} · {label(t, step)}** = {digits(step.value)} {unit(t, step)}")
-            st.latex(latex(step), width="stretch")
+    for number, step in enumerate(walk(item), start=1):
+        with st.container(gap="xxsmall"):
+            st.markdown(f"**{number} · {label(t, step)}**")
+            st.markdown(f"{worked(step)} {unit(t, step)}")
             st.caption(_footnote(t, step))
 
 
@@ -49,18 +45,19 @@ def unit(t: Translator, item: Item) -> str:
     return t.get(f"unit.{slug(item.unit)}", item.unit)
 
 
-def latex(item: Item) -> str:
-    """The formula with symbols and with numbers, below each other."""
+def worked(item: Item) -> str:
+    """Formula, numbers filled in, and value, in pieces of inline LaTeX between which a line breaks."""
+    value = number_latex(item.value)
     if item.formula in SUMS.values():
-        terms = filled(item).split(" + ")
-        lines = [
-            " + ".join(terms[start : start + TERMS_A_LINE])
-            for start in range(0, len(terms), TERMS_A_LINE)
-        ]
-        return r"\begin{aligned}&" + r"\\&+ ".join(lines) + r"\end{aligned}"
-    if not item.arguments:
-        return symbolic(item.formula)
-    return rf"\begin{{aligned}}&{symbolic(item.formula)}\\={{}}&{filled(item)}\end{{aligned}}"
+        pieces = [(" + " if place else "") + term for place, term in enumerate(_terms(item))]
+    else:
+        pieces = [symbolic(item.formula)]
+        pieces += [f"= {filled(item)}"] if item.arguments else []
+    return " ".join(rf"$\displaystyle {piece.strip()}$" for piece in [*pieces, f"= {value}"])
+
+
+def _terms(item: Item) -> list[str]:
+    return filled(item).split(" + ")
 
 
 def _footnote(t: Translator, item: Item) -> str:

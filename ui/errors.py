@@ -13,6 +13,7 @@ from typing import Any
 import streamlit as st
 
 from calc.errors import CalcError
+from calc.scenario import FIELDS
 from ui import state
 from ui.remedy import remedy
 from ui.text import Translator
@@ -33,17 +34,20 @@ def _word(t: Translator, name: str, value: Any, raw: list[str]) -> str:
         return f"{value:,}"
     text = str(value)
     known = {
-        "field": f"field.{text}",
         "kind": f"kind.{text}.name",
         "what": f"counted.{slug(text)}",
         "rule": f"dcp_rule.{slug(text)}",
         "reason": f"reason.{slug(text)}",
     }
-    word = t.get(known.get(name, ""), text)
-    if word == text and not HARMLESS.fullmatch(text):
-        raw.append(text)
-        return "…"
-    return word
+    return t.get(known.get(name, ""), "") or _harmless(text, raw)
+
+
+def _harmless(text: str, raw: list[str]) -> str:
+    """A text that came from outside, if it can do nothing in a sentence; else it goes to ``raw``."""
+    if HARMLESS.fullmatch(text):
+        return text
+    raw.append(text)
+    return "…"
 
 
 def slug(text: str) -> str:
@@ -58,8 +62,8 @@ def slug(text: str) -> str:
 def headed(t: Translator, error: CalcError) -> tuple[str, list[str]]:
     """The sentence behind the name of the field that has to change, where the page has one."""
     sentence, raw = worded(t, error)
-    label = t.get(f"field.{error.field}", "")
-    return (f"**{label}** · {sentence}" if label else sentence), raw
+    label = t.get(f"field.{error.field}", "") or _harmless(error.field, raw)
+    return f"**{label}** · {sentence}", raw
 
 
 def draw(t: Translator, error: CalcError) -> None:
@@ -68,7 +72,7 @@ def draw(t: Translator, error: CalcError) -> None:
     st.error(sentence, icon=":material/error:")
     for text in raw:
         st.code(text, language=None, wrap_lines=True)
-    fix = remedy(error, dict(st.session_state))
+    fix = remedy(error, {name: st.session_state[name] for name in FIELDS})
     if fix is not None:
         name, legal = fix
         word = t.get(f"option.{legal}", str(legal))
@@ -79,10 +83,11 @@ def draw(t: Translator, error: CalcError) -> None:
 def draw_problems(t: Translator, problems: tuple[CalcError, ...]) -> None:
     """Everything that is wrong with a link, key by key."""
     st.warning(t("link.broken"), icon=":material/link_off:")
-    for problem in problems[:MOST_PROBLEMS]:
-        sentence, raw = headed(t, problem)
-        st.markdown(f"- {sentence}")
-        for text in raw:
-            st.code(text, language=None, wrap_lines=True)
+    with st.container(gap="xsmall"):
+        for problem in problems[:MOST_PROBLEMS]:
+            sentence, raw = headed(t, problem)
+            st.markdown(f"- {sentence}")
+            for text in raw:
+                st.code(text, language=None, wrap_lines=True)
     if len(problems) > MOST_PROBLEMS:
         st.caption(t("link.more_problems", count=len(problems) - MOST_PROBLEMS))

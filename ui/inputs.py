@@ -7,15 +7,16 @@ import streamlit as st
 from calc.engines import ENGINES
 from calc.layers import StateMixer
 from calc.presets import CUSTOM, load_preset, preset_ids
-from calc.scenario import FIELDS, ChoiceField, WholeField
-from ui import state
+from calc.scenario import FIELDS, ChoiceField, SizeField, WholeField
+from ui import custom_model, state
 from ui.numbers import tokens
 from ui.text import Translator
 
 LAYOUT = ("tp", "dcp", "dp", "pp")
 MAIN = ("engine", *LAYOUT, "context", "batch", "kv_dtype", "kv_cache_memory_gib")
-ADVANCED = tuple(name for name in FIELDS if name not in MAIN)
-"""Every further field of a Scenario stands here without being named."""
+ADVANCED = ("state_dtype", "conv_dtype", "dcp_backend", "query_replication")
+FURTHER = tuple(name for name in FIELDS if name not in MAIN + ADVANCED)
+"""A new field of a Scenario appears among these without being named."""
 
 QUICK_CONTEXTS = (2**13, 2**15, 2**17, 2**20)
 AFTER_A_CHOICE = {"engine": state.settle}
@@ -31,8 +32,9 @@ def draw(t: Translator) -> None:
         help=t("help.model"),
         on_change=state.settle,
     )
+    custom_model.offer(t)
     field(t, "engine")
-    with st.grid(2, gap="small"):
+    with st.grid(2, min_column_width=80, gap="small"):
         for name in LAYOUT:
             field(t, name)
     field(t, "context")
@@ -43,6 +45,9 @@ def draw(t: Translator) -> None:
     with st.expander(t("inputs.advanced")):
         for name in ADVANCED:
             field(t, name, disabled=_pointless(name))
+    with st.expander(t("inputs.more")):
+        for name in FURTHER:
+            field(t, name)
     st.button(
         t("inputs.reset"),
         key="reset",
@@ -65,6 +70,7 @@ def field(t: Translator, name: str, disabled: bool = False) -> None:
             help=note,
             on_change=AFTER_A_CHOICE.get(name, "rerun"),
             disabled=disabled,
+            accept_new_options=isinstance(rule, SizeField),
         )
     elif isinstance(rule, WholeField):
         st.number_input(label, rule.minimum, rule.maximum, step=1, key=name, help=note)

@@ -20,8 +20,8 @@ def memory(value: Number) -> str:
 def traffic(value: Number) -> str:
     """Bytes moved somewhere.
 
-    >>> traffic(677_347_328), traffic(1_605_632)
-    ('677 MB', '1.61 MB')
+    >>> traffic(677_347_328), traffic(1_605_632), traffic(20_971_520)
+    ('677 MB', '1.61 MB', '21.0 MB')
     """
     return _scaled(value, 1000, DECIMAL)
 
@@ -58,14 +58,14 @@ def tokens(value: int) -> str:
 
 
 def significant(value: Number) -> str:
-    """Three digits that count, whole numbers below 10,000 in full.
+    """Three digits that count, whole numbers in full.
 
-    >>> significant(3.456), significant(80.0), significant(1023), significant(0.0125)
-    ('3.46', '80', '1,023', '0.0125')
+    >>> significant(3.456), significant(80.0), significant(1023), significant(20.97)
+    ('3.46', '80', '1,023', '21.0')
     """
-    if abs(value) >= 100:
+    if abs(value) >= 99.95 or value == int(value):
         return f"{value:,.0f}"
-    return f"{value:.3g}"
+    return f"{value:#.3g}"
 
 
 def _scaled(value: Number, base: int, units: tuple[str, ...]) -> str:

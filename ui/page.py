@@ -13,6 +13,8 @@ from ui import errors, numbers, state, tables
 from ui.inputs import option
 from ui.text import LANGUAGES, Translator
 
+RANKS = ("tp", "pcp", "dp", "pp")
+"""The sizes whose product is the world size."""
 ICON = Path(__file__).parent / "static" / "icon.png"
 
 
@@ -43,8 +45,10 @@ def summary(t: Translator, scenario: Scenario) -> str:
     """The scenario in one line; a custom model's own name is never written out."""
     name = t("model.custom") if scenario.spec is not None else scenario.model_spec.name
     sizes = [f"TP {scenario.tp}", f"DCP {scenario.dcp}"]
+    sizes += [f"PCP {scenario.pcp}"] if scenario.pcp > 1 else []
     sizes += [f"DP {scenario.dp}"] if scenario.dp > 1 else []
     sizes += [f"PP {scenario.pp}"] if scenario.pp > 1 else []
+    sizes += [f"EP {scenario.layout.ep}"] if scenario.ep != "off" else []
     words = [
         name,
         *sizes,
@@ -59,10 +63,11 @@ def summary(t: Translator, scenario: Scenario) -> str:
 def _share(t: Translator, result: state.Result) -> None:
     st.markdown(t("link.explained"))
     st.code(state.link(result), language=None, wrap_lines=True)
-    if result.report is not None:
+    report = result.report
+    if report is not None:
         st.download_button(
             t("link.json"),
-            lambda: tables.as_json(result.report),
+            lambda: tables.as_json(report),
             file_name="scenario.json",
             mime="application/json",
             icon=":material/download:",
@@ -127,7 +132,11 @@ def cards(t: Translator, report: Report) -> None:
         "request": t("card.request.per", context=numbers.digits(scenario.context)),
         "batch": t("card.batch.per", budget=budget),
         "sent": t("card.sent.per", batch=numbers.digits(scenario.batch)),
-        "ranks": t("card.ranks.per", tp=scenario.tp, dp=scenario.dp, pp=scenario.pp),
+        "ranks": " × ".join(
+            f"{size} {getattr(scenario, size)}"
+            for size in RANKS
+            if size != "pcp" or scenario.pcp > 1
+        ),
     }
     with st.grid(4, min_column_width=150, gap="small"):
         for (name, worded), value in zip(HEADLINE, report.headline(), strict=True):
@@ -141,16 +150,9 @@ def cards(t: Translator, report: Report) -> None:
 
 def card(label: str, value: str, per: str, note: str) -> None:
     """A bordered number with one line that says per what, and its exact value on hover."""
-    st.metric(
-        label,
-        value,
-        delta=per,
-        delta_color="off",
-        delta_arrow="off",
-        help=note,
-        border=True,
-        height="stretch",
-    )
+    with st.container(border=True, height="stretch", gap=None):
+        st.metric(label, value, help=note)
+        st.caption(per)
 
 
 def view_switch(t: Translator) -> None:

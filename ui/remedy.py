@@ -5,37 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 from calc.errors import CalcError
+from calc.scenario import FIELDS
 
-PLAIN = {
-    "dcp_kind": ("dcp", 1),
-    "dcp_nothing": ("dcp", 1),
-    "backend_unknown": ("dcp_backend", "auto"),
-    "query_replication": ("query_replication", "auto"),
-    "format_kind": ("kv_dtype", "bf16"),
-    "format_width": ("kv_dtype", "bf16"),
-    "state_dtype_kind": ("state_dtype", "auto"),
-}
-"""Codes with one value that always does."""
-
-LISTED = {
-    "tp_heads": "tp",
-    "tp_kv_heads": "tp",
-    "dcp_divides_tp": "dcp",
-    "dcp_kv_heads": "dcp",
-}
-"""Codes that list the legal values."""
+NOT_ABOUT_A_COMBINATION = {"not_an_integer", "not_a_number", "out_of_range", "not_a_choice"}
 
 
 def remedy(error: CalcError, values: dict[str, Any]) -> tuple[str, Any] | None:
-    """(field, value), the legal value nearest below what was typed; None if none is known."""
-    if error.code in PLAIN:
-        return PLAIN[error.code]
+    """(field, value): of the values an error lists the nearest below what was typed.
+
+    Where it lists none, the field's frozen default, which does without the feature.
+    None for an error that no value of its field would cure.
+    """
+    name = error.field
+    if name not in FIELDS or error.code in NOT_ABOUT_A_COMBINATION:
+        return None
+    typed = values[name]
     if error.code == "pp_layers":
-        return "pp", int(error.values["layers"])
-    if error.code in LISTED:
-        name = LISTED[error.code]
-        legal = [int(text) for text in str(error.values["allowed"]).split(", ") if text.isdigit()]
-        below = [number for number in legal if number <= values[name]]
-        if legal:
-            return name, max(below) if below else min(legal)
-    return None
+        return name, int(error.values["layers"])
+    listed = [text for text in str(error.values.get("allowed", "")).split(", ") if text.isdigit()]
+    if isinstance(typed, int) and listed:
+        legal = [int(text) for text in listed]
+        return name, max((size for size in legal if size <= typed), default=min(legal))
+    start: Any = FIELDS[name].default
+    return (name, start) if start != typed else None

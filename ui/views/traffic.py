@@ -7,7 +7,7 @@ import streamlit as st
 from calc.items import Item
 from calc.layers import LatentAttention
 from calc.report import Report
-from calc.traffic import Stage
+from calc.traffic import Stage, Step
 from ui import charts, numbers, page, tables
 from ui.derivation import draw as draw_steps
 from ui.state import Result
@@ -19,7 +19,7 @@ def draw(t: Translator, result: Result) -> None:
     """The whole view."""
     report = result.report
     assert report is not None
-    stages = busiest(report)
+    stages = busiest(report.step)
     moving = [stage for stage in stages if stage.collective is not None]
     _totals(t, report, moving)
     _resolved(t, report)
@@ -31,16 +31,18 @@ def draw(t: Translator, result: Result) -> None:
         _latent_table(t, report)
     if moving:
         st.subheader(t("traffic.step"), anchor=False)
-        tables.draw(_step_rows(t, report, moving), t("traffic.step"))
+        tables.draw(_step_rows(t, report.step, moving), t("traffic.step"))
         _stage_note(t, report)
+    _prefill(t, report)
+    if moving:
         parts.derivations(t, "traffic", _derived(report, moving), draw_steps)
     parts.not_counted(t)
 
 
-def busiest(report: Report) -> tuple[Stage, ...]:
+def busiest(step: Step) -> tuple[Stage, ...]:
     """The stages of the pipeline stage whose ranks send most."""
-    sums = [item.value for item in report.step.per_rank]
-    return report.step.pipeline[sums.index(max(sums))]
+    sums = [item.value for item in step.per_rank]
+    return step.pipeline[sums.index(max(sums))]
 
 
 def _totals(t: Translator, report: Report, moving: list[Stage]) -> None:
@@ -140,7 +142,21 @@ def _computation(t: Translator, stage: Stage, report: Report) -> str:
     return t(f"stage.{stage.name}.does")
 
 
-def _step_rows(t: Translator, report: Report, moving: list[Stage]) -> list[tables.Row]:
+def _prefill(t: Translator, report: Report) -> None:
+    """The step of a prefill chunk, where one was asked for."""
+    step = report.prefill
+    if step is None:
+        return
+    stages = [stage for stage in busiest(step) if stage.collective is not None]
+    title = t("traffic.prefill", tokens=numbers.digits(report.scenario.prefill_tokens))
+    st.subheader(title, anchor=False)
+    if stages:
+        tables.draw(_step_rows(t, step, stages), title)
+    else:
+        st.caption(t("traffic.silent"))
+
+
+def _step_rows(t: Translator, step: Step, moving: list[Stage]) -> list[tables.Row]:
     rows = [
         {
             t("column.source"): _source(t, stage),
@@ -157,13 +173,15 @@ def _step_rows(t: Translator, report: Report, moving: list[Stage]) -> list[table
     sums = {
         titles[0]: f"**{t('traffic.total')}**",
         titles[2]: f"**{numbers.digits(sum(stage.calls for stage in moving))}**",
-        titles[-1]: f"**{numbers.traffic(report.step.sent_per_rank.value)}**",
+        titles[-1]: f"**{numbers.traffic(step.sent_per_rank.value)}**",
     }
     return [*rows, {title: sums.get(title, "") for title in titles}]
 
 
 def _source(t: Translator, stage: Stage) -> str:
-    return t("traffic.source", kind=t(f"kind.{stage.kind}.short"), stage=t(f"stage.{stage.name}"))
+    name = t(f"stage.{stage.name}")
+    name = t("traffic.draft", stage=name) if stage.drafts else name
+    return t("traffic.source", kind=t(f"kind.{stage.kind}.short"), stage=name)
 
 
 def _collective(t: Translator, stage: Stage) -> str:
@@ -175,7 +193,7 @@ def _collective(t: Translator, stage: Stage) -> str:
 
 def shape(stage: Stage) -> str:
     """A tensor's shape and dtype, as code."""
-    return f"`[{', '.join(f'{size}' for size in stage.shape)}]` {stage.dtype}"
+    return f"`[{','.join(map(str, stage.shape))}]` {stage.dtype}"
 
 
 def _traffic(item: Item | None) -> str:
