@@ -16,7 +16,7 @@ HEAVY = {"pandas", "plotly", "streamlit", "torch"}
 # Arrows point one way: app -> ui -> calc and gpu -> calc.
 MAY_IMPORT = {
     "calc": STDLIB | {"calc", "numpy", "pydantic", "yaml"},
-    "gpu": STDLIB | {"calc", "gpu", "numpy", "pydantic", "torch"},
+    "gpu": STDLIB | {"calc", "gpu", "numpy", "pydantic", "torch", "triton"},
     "ui": STDLIB | {"calc", "ui", "numpy", "pandas", "plotly", "pydantic", "streamlit", "yaml"},
     "app.py": STDLIB | {"calc", "ui", "streamlit"},
 }

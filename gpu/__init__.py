@@ -1,0 +1,1 @@
+"""The GPU micro-benchmark: ``python -m gpu``, a process of its own that the page only starts."""
