@@ -168,7 +168,7 @@ def _curve(scenario: Scenario, gpu: Hardware, contexts: npt.NDArray[np.int64]) -
             bound |= _compute_bound(item)
         for store in mixer.stores(place):
             held = held + store.request_bytes(count, contexts)
-        if not isinstance(mixer, Indexer):
+        if isinstance(mixer, LatentAttention | Attention):
             heads = max(heads, mixer.heads // layout.tp * layout.dcp)
     spent = sum(
         part.total.value

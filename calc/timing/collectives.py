@@ -61,10 +61,15 @@ def passes(op: Operation | str, ranks: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """How fast GPUs of one kind exchange; ``without`` leaves one GPU's measurements out."""
+    """How fast GPUs of one kind exchange.
+
+    ``own_all_reduce``: engines' own all-reduce where it is used; ``without``
+    leaves one GPU's measurements out.
+    """
 
     gpu: Hardware
     gpus_per_node: int
+    own_all_reduce: bool = True
     without: str | None = None
 
     @property
@@ -101,7 +106,7 @@ class Links:
         )
 
     def _inside(self, key: str, op: Operation, payload: float, ranks: int) -> Item:
-        if op == "all_reduce":
+        if op == "all_reduce" and self.own_all_reduce:
             op = self._reduced_by(payload, ranks)
         curve, grown = _curve(self.borrowed, op, ranks)
         return node_us.item(
