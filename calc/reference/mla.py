@@ -297,39 +297,73 @@ def decode_step(
     With one rank in a DCP group there is nothing to exchange; with one rank nothing is sent.
     With query replication each rank makes the H_g queries of its group itself.
     """
-    shape, wire = weights.shape, wire or WireBytes()
+    shape = weights.shape
     _check(shape, contexts, tp, dcp, backend)
     ranks = Ranks(tp)
-    local = shape.heads // tp
-    heads = [slice(rank * local, (rank + 1) * local) for rank in range(tp)]
     hidden = np.stack([context[-1] for context in contexts])
     positions = np.array([len(context) - 1.0 for context in contexts])
     past = striped_caches(weights, [context[:-1] for context in contexts], tp, dcp)
     caches = write_token(weights, past, hidden, positions, dcp)
+    addends = attend(
+        ranks,
+        weights,
+        caches,
+        [hidden] * tp,
+        [positions] * tp,
+        tp=tp,
+        dcp=dcp,
+        backend=backend,
+        query_replication=query_replication,
+        wire=wire,
+    )
+    itemsize = (wire or WireBytes()).hidden
+    final = ranks.all_reduce(addends, itemsize, stage=O_PROJ_ALL_REDUCE)
+    return DecodeResult(final, caches, ranks.ledger)
 
+
+def attend(
+    ranks: Ranks,
+    weights: Weights,
+    caches: Sequence[Sequence[Array]],
+    hidden: Sequence[Array],
+    positions: Sequence[Array],
+    *,
+    tp: int,
+    dcp: int,
+    backend: Backend = "ag_rs",
+    query_replication: bool = False,
+    wire: WireBytes | None = None,
+) -> list[Array]:
+    """One layer on every rank, up to the addends of the output projection [B, hidden].
+
+    Ranks are replicas of `tp` ranks each; `hidden` and `positions` are a replica's own.
+    """
+    wire, local = wire or WireBytes(), weights.shape.heads // tp
+    heads = [slice(r % tp * local, (r % tp + 1) * local) for r in range(ranks.size)]
+    spans = heads
     if query_replication:
         spans = [
             slice(heads[group[0]].start, heads[group[-1]].stop)
             for group in ranks.groups(dcp)
             for _ in group
         ]
-        queries = [absorbed_queries(weights, hidden, positions, span) for span in spans]
-    else:
-        own = [absorbed_queries(weights, hidden, positions, mine) for mine in heads]
-        queries = group_queries(ranks, own, dcp, wire)
+    queries = [
+        absorbed_queries(weights, x, at, span)
+        for x, at, span in zip(hidden, positions, spans, strict=True)
+    ]
+    if not query_replication:
+        queries = group_queries(ranks, queries, dcp, wire)
     partials = [
-        partial_attention(shape, query, stripes)
+        partial_attention(weights.shape, query, stripes)
         for query, stripes in zip(queries, caches, strict=True)
     ]
     outputs, lses = [out for out, _ in partials], [lse for _, lse in partials]
     merged = exchange(ranks, outputs, lses, dcp, backend, wire)
-
     addends = []
     for mine, latent in zip(heads, merged, strict=True):
         values = np.einsum("bhc,chv->bhv", latent, weights.w_uv[:, mine])
         addends.append(np.einsum("bhv,hvo->bo", values, weights.w_o[mine]))
-    final = ranks.all_reduce(addends, wire.hidden, stage=O_PROJ_ALL_REDUCE)
-    return DecodeResult(final, caches, ranks.ledger)
+    return addends
 
 
 def _check(shape: Shape, contexts: Sequence[Array], tp: int, dcp: int, backend: Backend) -> None:

@@ -4,8 +4,9 @@ Every collective is built from one point-to-point `Ranks.send`, which is the onl
 the ledger. Values are float64; the bytes are those of the element type said to be on the wire.
 
 A collective takes one array per rank (a list in rank order) and returns the same. `group_size`
-cuts the ranks into groups of consecutive ranks that each run the collective on their own, as
-decode-context-parallel groups do inside a tensor-parallel group; without it all ranks are one.
+cuts the ranks into groups that each run the collective on their own: consecutive ranks, as
+decode-context-parallel groups inside a tensor-parallel group, or with a `stride` ranks that far
+apart, as the ranks of equal place in several replicas. Without it all ranks are one group.
 Algorithms: ring for all-gather, reduce-scatter and all-reduce, pairwise for all-to-all (NVIDIA
 nccl-tests, doc/PERFORMANCE.md). A rank's own block stays where it is and is not counted.
 """
@@ -53,12 +54,17 @@ class Ranks:
         self.size = size
         self.ledger = Ledger(size)
 
-    def groups(self, group_size: int | None = None) -> list[range]:
-        """The groups of `group_size` consecutive ranks; one group of all ranks when not given."""
+    def groups(self, group_size: int | None = None, stride: int = 1) -> list[range]:
+        """Groups of `group_size` ranks, `stride` apart; one of all ranks when not given."""
         step = self.size if group_size is None else group_size
-        if step < 1 or self.size % step:
+        block = step * stride
+        if block < 1 or self.size % block:
             raise ValueError(f"groups of {step} do not divide {self.size} ranks")
-        return [range(first, first + step) for first in range(0, self.size, step)]
+        return [
+            range(first + offset, first + block, stride)
+            for first in range(0, self.size, block)
+            for offset in range(stride)
+        ]
 
     def send(self, src: int, dst: int, array: Array, wire_itemsize: int, *, stage: str) -> Array:
         """Move `array` from `src` to `dst`: books elements x `wire_itemsize`, returns the copy."""
@@ -75,14 +81,16 @@ class Ranks:
         stage: str,
         axis: int = 0,
         group_size: int | None = None,
+        stride: int = 1,
     ) -> list[Array]:
         """Every rank ends with its group's shards, in rank order, joined along `axis`."""
-        results: list[Array] = []
-        for group in self._groups_of(shards, group_size):
+        results: dict[int, Array] = {}
+        for group in self._groups_of(shards, group_size, stride):
             own = [shards[rank] for rank in group]
             blocks = self._ring_gather(own, group, wire_itemsize, stage)
-            results += [np.concatenate(held, axis=axis) for held in blocks]
-        return results
+            joined = [np.concatenate(held, axis=axis) for held in blocks]
+            results |= zip(group, joined, strict=True)
+        return self._in_order(results)
 
     def reduce_scatter(
         self,
@@ -92,13 +100,15 @@ class Ranks:
         stage: str,
         axis: int = 0,
         group_size: int | None = None,
+        stride: int = 1,
     ) -> list[Array]:
         """Rank i of each group ends with the i-th equal part along `axis` of the group's sum."""
-        results: list[Array] = []
-        for group in self._groups_of(addends, group_size):
+        results: dict[int, Array] = {}
+        for group in self._groups_of(addends, group_size, stride):
             parts = [np.split(addends[rank], len(group), axis=axis) for rank in group]
-            results += self._ring_reduce(parts, group, wire_itemsize, stage)
-        return results
+            sums = self._ring_reduce(parts, group, wire_itemsize, stage)
+            results |= zip(group, sums, strict=True)
+        return self._in_order(results)
 
     def all_reduce(
         self,
@@ -107,19 +117,21 @@ class Ranks:
         *,
         stage: str,
         group_size: int | None = None,
+        stride: int = 1,
     ) -> list[Array]:
         """Every rank ends with the sum: ring reduce-scatter of flat chunks, then ring all-gather.
 
         When the group does not divide the number of elements the chunks differ by one element.
         """
-        results: list[Array] = []
-        for group in self._groups_of(addends, group_size):
+        results: dict[int, Array] = {}
+        for group in self._groups_of(addends, group_size, stride):
             parts = [np.array_split(addends[rank].ravel(), len(group)) for rank in group]
             reduced = self._ring_reduce(parts, group, wire_itemsize, stage)
             blocks = self._ring_gather(reduced, group, wire_itemsize, stage)
             shape = addends[group[0]].shape
-            results += [np.concatenate(held).reshape(shape) for held in blocks]
-        return results
+            joined = [np.concatenate(held).reshape(shape) for held in blocks]
+            results |= zip(group, joined, strict=True)
+        return self._in_order(results)
 
     def all_to_all(
         self,
@@ -128,13 +140,14 @@ class Ranks:
         *,
         stage: str,
         group_size: int | None = None,
+        stride: int = 1,
     ) -> list[Array]:
         """Transpose blocks: `buffers[rank][j]` goes to member j, who files it under the sender.
 
         Each buffer is [group, ...]; so is each result, its first axis being the sender.
         """
-        results: list[Array] = []
-        for group in self._groups_of(buffers, group_size):
+        results: dict[int, Array] = {}
+        for group in self._groups_of(buffers, group_size, stride):
             if any(len(buffers[rank]) != len(group) for rank in group):
                 raise ValueError(f"all-to-all needs one block for each of {len(group)} ranks")
             for me, dst in enumerate(group):
@@ -144,13 +157,18 @@ class Ranks:
                     else self.send(src, dst, buffers[src][me], wire_itemsize, stage=stage)
                     for src in group
                 ]
-                results.append(np.stack(blocks))
-        return results
+                results[dst] = np.stack(blocks)
+        return self._in_order(results)
 
-    def _groups_of(self, arrays: Sequence[Array], group_size: int | None) -> list[range]:
+    def _groups_of(
+        self, arrays: Sequence[Array], group_size: int | None, stride: int
+    ) -> list[range]:
         if len(arrays) != self.size:
             raise ValueError(f"{len(arrays)} arrays for {self.size} ranks")
-        return self.groups(group_size)
+        return self.groups(group_size, stride)
+
+    def _in_order(self, results: dict[int, Array]) -> list[Array]:
+        return [results[rank] for rank in range(self.size)]
 
     def _ring_gather(
         self, own: Sequence[Array], group: range, wire_itemsize: int, stage: str

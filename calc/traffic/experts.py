@@ -138,7 +138,7 @@ def expert_stages(ffn: MoeFfn, layers: int, work: Work) -> Iterator[Stage]:
     if way.divided:
         rows = work.divided_tokens * work.layout.tp
         yield work.hidden_rows("experts_gather", ffn.kind, layers, Collective.ALL_GATHER, rows=rows)
-    elif way.backend:
+    elif way.backend and work.layout.tp > 1:
         yield from _summed(ffn, layers, work)
 
 
