@@ -9,7 +9,7 @@ from calc.capacity import Cache, request_bytes
 from calc.engines.vllm_blocks import BlockView, Plan
 from calc.items import Item, Status, formula, total
 from calc.layers import Growth
-from calc.units import Number
+from calc.units import Number, greater
 
 
 @formula(unit="tokens", source="the prefix is kept once, what follows for each request")
@@ -39,13 +39,13 @@ def batch_with_prefix(prefix_bytes: Number, own_bytes: Number, batch: int) -> Nu
 @formula(unit="requests", source="whole requests that fit behind the prefix")
 def requests_behind_prefix(budget_bytes: int, prefix_bytes: Number, own_bytes: Number) -> Number:
     """Requests of one replica that share the prefix."""
-    return (budget_bytes - prefix_bytes) // own_bytes
+    return greater(budget_bytes - prefix_bytes, 0) // own_bytes
 
 
 @formula(unit="requests", source="shared blocks are counted once", status=Status.ENGINE)
 def requests_behind_blocks(pool_blocks: int, shared_blocks: int, request_blocks: int) -> Number:
     """Requests that the engine's pool holds when they share whole blocks of a prefix."""
-    return (pool_blocks - 1 - shared_blocks) // (request_blocks - shared_blocks)
+    return greater(pool_blocks - 1 - shared_blocks, 0) // (request_blocks - shared_blocks)
 
 
 @formula(unit="blocks", source="a prefix is shared in whole blocks only", status=Status.ENGINE)

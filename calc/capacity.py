@@ -7,6 +7,7 @@ holds most. Growing, window and state bytes are kept apart throughout.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from calc.items import Item, formula, total
@@ -85,13 +86,17 @@ class Cache:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """What a cache budget holds; ``max_context`` is None when nothing grows."""
+    """What a cache budget holds; ``max_context`` is None when nothing grows.
+
+    ``stage`` is the pipeline stage that sets the largest batch.
+    """
 
     budget_bytes: int
     max_requests: Item
     max_context: int | None
     fits: bool
     short_bytes: int
+    stage: int = 0
 
 
 def cache(model: ModelSpec, layout: Layout, place: Sharding, context: int, batch: int) -> Cache:
@@ -149,39 +154,70 @@ def mixer_counts(layers: tuple[Layer, ...]) -> Counter[Mixer]:
     return counts
 
 
-def fit(held: Cache, budget: int, batch: int) -> Fit:
-    """The largest batch at this context, and the largest context at this batch."""
-    most = requests_that_fit.item(
-        "fit.requests", budget_bytes=budget, request_bytes=held.stage.per_request
+def fit(held: Cache, budget: int | Sequence[int], batch: int) -> Fit:
+    """The largest batch at this context, and the largest context at this batch.
+
+    ``budget``: bytes of one rank, the same on every pipeline stage or one for each.
+    """
+    budgets = _by_stage(held, budget)
+    full = [number for number, stage in enumerate(held.stages) if stage.per_request.value]
+    binding = min(
+        full, key=lambda number: budgets[number] / int(held.stages[number].per_request.value)
     )
-    short = max(0, held.batch.value - budget)
-    return Fit(budget, most, longest_context(held, budget, batch), short == 0, short)
+    most = requests_that_fit.item(
+        "fit.requests",
+        budget_bytes=budgets[binding],
+        request_bytes=held.stages[binding].per_request,
+    )
+    short = max(
+        batch * int(stage.per_request.value) - left
+        for stage, left in zip(held.stages, budgets, strict=True)
+    )
+    return Fit(
+        budgets[binding],
+        most,
+        longest_context(held, budgets, batch),
+        short <= 0,
+        max(0, short),
+        binding,
+    )
+
+
+def _by_stage(held: Cache, budget: int | Sequence[int]) -> tuple[int, ...]:
+    return (budget,) * len(held.stages) if isinstance(budget, int) else tuple(budget)
 
 
 def request_bytes(held: Cache, context: int) -> Number:
     """Bytes of one request of another length on the fullest rank."""
-    return max(
-        sum(part.store.request_bytes(part.layers, context) for part in stage.components)
-        for stage in held.stages
-    )
+    return max(stage_request_bytes(stage, context) for stage in held.stages)
 
 
-def longest_context(held: Cache, budget: int, batch: int) -> int | None:
+def stage_request_bytes(stage: StageCache, context: int) -> Number:
+    """The same on the ranks of one pipeline stage."""
+    return sum(part.store.request_bytes(part.layers, context) for part in stage.components)
+
+
+def longest_context(held: Cache, budget: int | Sequence[int], batch: int) -> int | None:
     """Most tokens of each of ``batch`` requests that fit; None if the cache does not grow.
 
     The bytes never fall with the context, so the answer is found by halving
     and is exact: one token more does not fit.
     """
-    if batch * request_bytes(held, CONTEXT_LIMIT) <= budget:
+    budgets = _by_stage(held, budget)
+
+    def fits(context: int) -> bool:
+        return all(
+            batch * stage_request_bytes(stage, context) <= left
+            for stage, left in zip(held.stages, budgets, strict=True)
+        )
+
+    if fits(CONTEXT_LIMIT):
         return None
-    fits, too_long = 0, CONTEXT_LIMIT
-    while too_long - fits > 1:
-        middle = (fits + too_long) // 2
-        if batch * request_bytes(held, middle) <= budget:
-            fits = middle
-        else:
-            too_long = middle
-    return fits
+    held_by, too_long = 0, CONTEXT_LIMIT
+    while too_long - held_by > 1:
+        middle = (held_by + too_long) // 2
+        held_by, too_long = (middle, too_long) if fits(middle) else (held_by, middle)
+    return held_by
 
 
 def _on_replica(component: Component, place: Sharding, context: int, prefix: str) -> Item:

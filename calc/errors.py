@@ -47,7 +47,6 @@ MESSAGES: dict[str, str] = {
         "pp = {pp} stages"
     ),
     "block_too_large": "block_size: a state of this size needs a block of {given} tokens",
-    "not_a_list": "{field}: {given} is not a list like 12-12 or 4096x30-131072x2",
     "prefix_context": (
         "shared_prefix: {given} tokens are more than a context of {context}; at most {context}"
     ),
@@ -77,6 +76,7 @@ MESSAGES: dict[str, str] = {
     ),
     "query_dtype": "query_dtype: {given} is not possible here: {reason}",
     "sequence_parallel": "sequence_parallel: {engine} has none of its own for this model",
+    "timing_gpu": "gpu: times need a GPU with known rates and links, not {given}; known: {allowed}",
     "prefill_tokens": (
         "prefill_tokens: {given} tokens do not fit into a context of {context}; at most {context}"
     ),

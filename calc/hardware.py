@@ -22,6 +22,8 @@ from calc.yaml_files import read_yaml
 FOLDER = Path(__file__).resolve().parent.parent / "presets" / "hardware"
 NO_GPU = "none"
 """The choice that stands for a typed cache budget."""
+CUSTOM_GPU = "custom"
+"""The choice that stands for a GPU of which only the memory is given."""
 
 Basis = Literal["measured", "public", "vendor"]
 Positive = Annotated[float, Field(gt=0, le=1e18)]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from calc.capacity import Cache, Component, Fit, cache, fit
+from calc.engine_cache import EngineReport, conv_drafts, engine_report
 from calc.errors import CalcError
 from calc.formats import KV_FORMATS
 from calc.layers import Growth, Sharding, StateMixer
@@ -36,7 +37,8 @@ class Report:
     step: Step
     backend: str
     query_replicated: bool
-    prefill: Step | None = None
+    prefill: Step | None
+    engine: EngineReport
 
     def headline(self) -> tuple[int, int, int, int]:
         """Cache bytes a request and rank, largest batch, bytes sent a rank and step, ranks."""
@@ -46,6 +48,11 @@ class Report:
             round(self.step.sent_per_rank.value),
             self.scenario.layout.world_size,
         )
+
+    def not_counted(self) -> list[str]:
+        """What the formulas' figures leave out; a budget made from a GPU counts more."""
+        counted = () if self.engine.budget.typed else ("weights", "activations")
+        return [name for name in NOT_COUNTED if name not in counted]
 
     def to_json(self) -> dict[str, Any]:
         """The stable JSON object of the command line; bytes are exact."""
@@ -80,13 +87,15 @@ class Report:
                 "max_context": self.fit.max_context,
                 "fits": self.fit.fits,
                 "short_bytes_per_rank": self.fit.short_bytes,
+                "pipeline_stage": self.fit.stage,
+                **self.engine.to_json(self.scenario, self.fit),
             },
             "traffic": {
                 **step_json(self.step),
                 "alternatives": [alternative_json(way) for way in self.step.alternatives],
             },
             "prefill": step_json(self.prefill) if self.prefill else None,
-            "not_counted": list(NOT_COUNTED),
+            "not_counted": self.not_counted(),
         }
 
 
@@ -116,19 +125,22 @@ def evaluate(scenario: Scenario) -> Report:
         KV_FORMATS[scenario.kv_dtype],
         scenario.conv_dtype,
         scenario.state_dtype,
+        conv_drafts(scenario),
     )
     held = cache(model, layout, place, scenario.context, scenario.batch)
     if not held.stage.per_request.value:
         raise CalcError("nothing_kept", given=model.name)
+    account = engine_report(scenario, place, held, replicated)
     return Report(
         scenario,
         model,
         held,
-        fit(held, scenario.budget_bytes, scenario.batch),
+        fit(held, account.budget.bytes, scenario.batch),
         decode_step(model, layout, engine, scenario.batch, backend, replicated, options),
         backend,
         replicated,
         _prefill(scenario, place, backend, replicated, options),
+        account,
     )
 
 

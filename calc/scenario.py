@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields
+from decimal import Decimal
 from typing import Any
 
+from calc.budget import ACTIVATION_GIB, COMMUNICATION_GIB, CUDA_GRAPH_GIB
 from calc.collectives import ALGORITHMS
 from calc.engines import ENGINES, Engine
 from calc.errors import CalcError, shown
 from calc.formats import KV_FORMATS
+from calc.hardware import CUSTOM_GPU, NO_GPU, hardware_ids
 from calc.layout import Layout
 from calc.model import ModelSpec
 from calc.presets import CUSTOM, load_preset
@@ -70,8 +73,8 @@ class NumberField:
         return float(value)
 
     def format(self, value: float) -> str:
-        """The shortest text that reads back as the same number; the bounds need no exponent."""
-        return repr(value).removesuffix(".0")
+        """The shortest text without exponent that reads back as the same number."""
+        return f"{Decimal(repr(value)):f}".removesuffix(".0")
 
 
 def _fault(code: str, field: WholeField | NumberField, given: Any) -> CalcError:
@@ -120,6 +123,39 @@ class SizeField(ChoiceField):
         raise CalcError("not_a_choice", self.name, given=shown(value), allowed=allowed)
 
 
+@dataclass(frozen=True, slots=True)
+class ListField(ChoiceField):
+    """One of a few words, or a list: whole numbers with a dash between, 3x24 for 24-24-24.
+
+    Read by ``pairs`` as (number, how often); with ``counted`` the number after
+    the x is how often the one before it comes (4096x30: thirty of 4,096).
+    """
+
+    most: int = 64
+    largest: int = 2**30
+    counted: bool = False
+
+    def check(self, value: Any) -> str:
+        if isinstance(value, str) and (value in self.choices or self.pairs(value)):
+            return value
+        allowed = f"{', '.join(self.choices)}, a list such as 12-12 or 4096x30-131072x2"
+        raise CalcError("not_a_choice", self.name, given=shown(value), allowed=allowed)
+
+    def pairs(self, value: str) -> tuple[tuple[int, int], ...]:
+        """The list read; empty for a word or for what is no list."""
+        made = []
+        for part in value.split("-")[: self.most + 1]:
+            found = re.fullmatch(r"([1-9][0-9]{0,9})(?:x([1-9][0-9]{0,6}))?", part, re.ASCII)
+            if found is None:
+                return ()
+            first, second = int(found[1]), int(found[2] or 1)
+            number, often = (first, second) if self.counted or not found[2] else (second, first)
+            if number > self.largest:
+                return ()
+            made.append((number, often))
+        return tuple(made) if len(made) <= self.most else ()
+
+
 Field = WholeField | NumberField | ChoiceField
 
 MOE_BACKENDS = tuple(
@@ -153,6 +189,24 @@ FIELDS: dict[str, Field] = {
         ChoiceField("collective_algorithm", ALGORITHMS[0], ALGORITHMS),
         WholeField("gpus_per_node", 8, 1, 1024),
         WholeField("prefill_tokens", 0, 0, 2**30),
+        ChoiceField("gpu", "none", (NO_GPU, *hardware_ids(), CUSTOM_GPU)),
+        NumberField("gpu_memory_gib", 80.0, 0.1, 10_000.0),
+        ChoiceField("cache_memory", "auto", ("auto", "typed")),
+        NumberField("gpu_memory_utilization", 0.92, 0.01, 1.0),
+        NumberField("mem_fraction_static", 0.0, 0.0, 0.99),
+        NumberField("activation_gib", ACTIVATION_GIB, 0.0, 1000.0),
+        NumberField("cuda_graph_gib", CUDA_GRAPH_GIB, 0.0, 1000.0),
+        NumberField("communication_gib", COMMUNICATION_GIB, 0.0, 1000.0),
+        WholeField("max_num_batched_tokens", 8192, 1, 2**24),
+        ChoiceField("async_scheduling", "on", ("on", "off")),
+        WholeField("block_size", 0, 0, 2**20),
+        ChoiceField("prefix_caching", "on", ("on", "off")),
+        ChoiceField("hybrid_kv_manager", "on", ("on", "off")),
+        NumberField("swa_full_tokens_ratio", 0.8, 0.01, 1.0),
+        NumberField("mamba_full_memory_ratio", 0.9, 0.01, 100.0),
+        WholeField("shared_prefix", 0, 0, 2**30),
+        ListField("lengths", "off", ("off",), counted=True),
+        ListField("pp_layers", "even", ("even",), largest=2048),
     )
 }
 
@@ -167,6 +221,12 @@ class Scenario:
     off, on (all tp x pcp x dp ranks share the experts), or that number. The last
     ``prefill_tokens`` of ``context`` are a prefill chunk behind a cached prefix
     (0: no prefill step is computed).
+
+    With a ``gpu`` the cache memory follows from its own (``gpu_memory_gib`` for
+    a custom one), unless ``cache_memory`` says that it is typed. ``block_size``
+    and ``mem_fraction_static`` 0 leave the choice to the engine. The first
+    ``shared_prefix`` tokens are the same in all requests; ``lengths`` is a mix of
+    requests (4096x30-131072x2) and ``pp_layers`` the layers of each stage.
     """
 
     model: str
@@ -193,6 +253,24 @@ class Scenario:
     collective_algorithm: str = "ring"
     gpus_per_node: int = 8
     prefill_tokens: int = 0
+    gpu: str = "none"
+    gpu_memory_gib: float = 80.0
+    cache_memory: str = "auto"
+    gpu_memory_utilization: float = 0.92
+    mem_fraction_static: float = 0.0
+    activation_gib: float = ACTIVATION_GIB
+    cuda_graph_gib: float = CUDA_GRAPH_GIB
+    communication_gib: float = COMMUNICATION_GIB
+    max_num_batched_tokens: int = 8192
+    async_scheduling: str = "on"
+    block_size: int = 0
+    prefix_caching: str = "on"
+    hybrid_kv_manager: str = "on"
+    swa_full_tokens_ratio: float = 0.8
+    mamba_full_memory_ratio: float = 0.9
+    shared_prefix: int = 0
+    lengths: str = "off"
+    pp_layers: str = "even"
     spec: ModelSpec | None = None
 
     def __post_init__(self) -> None:
@@ -220,7 +298,24 @@ class Scenario:
     def layout(self) -> Layout:
         everyone = self.tp * self.pcp * self.dp
         ep = {"off": 1, "on": everyone}.get(self.ep) or int(self.ep)
-        return Layout(tp=self.tp, dcp=self.dcp, dp=self.dp, pp=self.pp, pcp=self.pcp, ep=ep)
+        return Layout(
+            tp=self.tp,
+            dcp=self.dcp,
+            dp=self.dp,
+            pp=self.pp,
+            pcp=self.pcp,
+            ep=ep,
+            stage_layers=tuple(
+                number for number, often in self.pairs("pp_layers") for _ in range(min(often, 2048))
+            ),
+        )
+
+    def pairs(self, name: str) -> tuple[tuple[int, int], ...]:
+        """A list field as (number, how often); empty where it is a word."""
+        field = FIELDS[name]
+        assert isinstance(field, ListField)
+        value: str = getattr(self, name)
+        return () if value in field.choices else field.pairs(value)
 
     @property
     def engine_rules(self) -> Engine:

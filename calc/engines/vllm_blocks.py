@@ -14,7 +14,7 @@ from calc.engines.vllm_waste import Request, request_wastes
 from calc.items import Item, Status, formula, total
 from calc.layers import Growth, Sharding
 from calc.model import ModelSpec
-from calc.units import Number
+from calc.units import Number, greater
 
 CAPACITY = "vLLM 0.33 v1/core/kv_cache_utils.py"
 
@@ -62,7 +62,7 @@ def capacity_tokens_by_group(pool_blocks: int, groups: int, block_size: int, dcp
 @formula(unit="requests", source=f"{PLANNING}: block 0 is the null block", status=Status.ENGINE)
 def requests_in_pool(pool_blocks: int, request_blocks: int) -> Number:
     """Whole requests that are admitted side by side; block 0 is never given out."""
-    return (pool_blocks - 1) // request_blocks
+    return greater(pool_blocks - 1, 0) // request_blocks
 
 
 @formula(unit="B", source=f"{PLANNING} _max_memory_usage_bytes_from_groups", status=Status.ENGINE)

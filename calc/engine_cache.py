@@ -1,0 +1,173 @@
+"""The engine's own account of a scenario's cache: the budget, then blocks or pools."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from calc.answers import Mix, SharedPrefix, in_deployment, mixed_lengths, shared_prefix
+from calc.budget import Allowances, Budget, sglang_budget, typed_budget, vllm_budget
+from calc.capacity import CONTEXT_LIMIT, Cache, Fit
+from calc.engine_json import budget_json, engine_json, mix_json, prefix_json
+from calc.engines.settings import CacheSettings
+from calc.engines.sglang_pool import PoolView, pool_view
+from calc.engines.vllm_blocks import BlockView, Plan, block_view, plan
+from calc.errors import CalcError
+from calc.hardware import CUSTOM_GPU, NO_GPU, load_hardware
+from calc.items import Item
+from calc.layers import Sharding
+from calc.scenario import Scenario
+from calc.units import GIB
+from calc.weight_formats import CHECKPOINT
+from calc.weights import RankWeights, rank_bytes
+
+
+def cache_settings(scenario: Scenario) -> CacheSettings:
+    """The cache options of a scenario, for requests of its context."""
+    return CacheSettings(
+        max_model_len=scenario.context,
+        max_num_batched_tokens=scenario.max_num_batched_tokens,
+        async_scheduling=scenario.async_scheduling == "on",
+        block_size=scenario.block_size,
+        prefix_caching=scenario.prefix_caching == "on",
+        speculative_tokens=scenario.speculative_tokens,
+        hybrid_manager=scenario.hybrid_kv_manager == "on",
+        swa_full_tokens_ratio=scenario.swa_full_tokens_ratio,
+        mamba_full_memory_ratio=scenario.mamba_full_memory_ratio,
+    )
+
+
+def conv_drafts(scenario: Scenario) -> int:
+    """Draft tokens by which the engine widens convolution windows (vLLM does, SGLang does not)."""
+    return scenario.speculative_tokens if scenario.engine == "vllm" else 0
+
+
+def gpu_memory(scenario: Scenario) -> int | None:
+    """Bytes of the chosen GPU; None where the cache memory is typed."""
+    if scenario.cache_memory == "typed" or scenario.gpu == NO_GPU:
+        return None
+    if scenario.gpu == CUSTOM_GPU:
+        return int(scenario.gpu_memory_gib * GIB)
+    return load_hardware(scenario.gpu).memory_bytes.value
+
+
+def scenario_budget(scenario: Scenario, weights: RankWeights) -> Budget:
+    """The cache memory of one rank on each pipeline stage."""
+    memory = gpu_memory(scenario)
+    if memory is None:
+        return typed_budget(scenario.kv_cache_memory_gib, scenario.pp)
+    held: list[Item | int] = list(weights.stage_bytes)
+    held[weights.stage] = weights.total
+    allowances = Allowances(
+        scenario.activation_gib, scenario.cuda_graph_gib, scenario.communication_gib
+    )
+    if scenario.engine == "sglang":
+        return sglang_budget(
+            memory,
+            scenario.mem_fraction_static,
+            held,
+            allowances,
+            scenario.max_num_batched_tokens,
+            scenario.tp,
+        )
+    return vllm_budget(memory, scenario.gpu_memory_utilization, held, allowances)
+
+
+def vllm_plan(scenario: Scenario, place: Sharding) -> Plan:
+    """Pages and groups; kept with the model, as they depend on no budget."""
+    model, settings = scenario.model_spec, cache_settings(scenario)
+    sizes = scenario.layout.stage_layers or model.stage_sizes(scenario.pp)
+    key = (
+        "vllm.plan",
+        settings,
+        sizes,
+        place.tp,
+        place.dcp,
+        place.kv_format.id,
+        place.conv_dtype,
+        place.state_dtype,
+        place.conv_drafts,
+    )
+    return model.kept(key, lambda: plan(model, place, settings, sizes))
+
+
+def vllm_view(made: Plan, held: Cache, budget: Budget) -> BlockView | None:
+    """vLLM's blocks for a budget."""
+    formulas = [stage.per_request for stage in held.stages]
+    return block_view(made, budget.bytes, formulas, CONTEXT_LIMIT)
+
+
+def sglang_view(
+    scenario: Scenario, place: Sharding, held: Cache, budget: Budget
+) -> PoolView | None:
+    """SGLang's pools for a budget."""
+    return pool_view(held.stages, place, cache_settings(scenario), budget.bytes, CONTEXT_LIMIT)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineReport:
+    """Weights, budget and the engine's view of one scenario.
+
+    ``view`` is vLLM's blocks or SGLang's pools; ``plan`` is kept for vLLM, to ask
+    for the blocks of other lengths. ``prefix`` and ``mix`` are there when the
+    scenario names a shared prefix or several lengths.
+    """
+
+    weights: RankWeights
+    budget: Budget
+    view: BlockView | PoolView | None
+    plan: Plan | None
+    prefix: SharedPrefix | None
+    mix: Mix | None
+
+    def to_json(self, scenario: Scenario, fitted: Fit) -> dict[str, Any]:
+        """The engine's part of ``capacity``."""
+        requests = int(fitted.max_requests.value)
+        return {
+            "max_requests_deployment": in_deployment(requests, scenario.dp),
+            "budget": budget_json(self.budget, fitted.stage),
+            "blocks": engine_json(scenario.engine_rules, self.view),
+            "shared_prefix": prefix_json(self.prefix),
+            "mix": mix_json(self.mix),
+        }
+
+
+def engine_report(
+    scenario: Scenario, place: Sharding, held: Cache, query_replicated: bool
+) -> EngineReport:
+    """Everything the engine allocates, and what a budget holds besides equal requests."""
+    if scenario.shared_prefix > scenario.context:
+        raise CalcError(
+            "prefix_context",
+            "shared_prefix",
+            given=scenario.shared_prefix,
+            context=scenario.context,
+        )
+    weights = rank_bytes(
+        scenario.model_spec,
+        scenario.layout,
+        getattr(scenario, "weight_format", CHECKPOINT),
+        query_replicated,
+        drafting=scenario.speculative_tokens > 0,
+    )
+    budget = scenario_budget(scenario, weights)
+    made: Plan | None = None
+    view: BlockView | PoolView | None
+    if scenario.engine == "vllm":
+        made = vllm_plan(scenario, place)
+        view = vllm_view(made, held, budget)
+    else:
+        view = sglang_view(scenario, place, held, budget)
+    engine = (made, view) if made and isinstance(view, BlockView) else None
+    least = min(budget.bytes)
+    lengths = scenario.pairs("lengths")
+    return EngineReport(
+        weights,
+        budget,
+        view,
+        made,
+        shared_prefix(held, least, scenario.shared_prefix, scenario.context, scenario.batch, engine)
+        if scenario.shared_prefix
+        else None,
+        mixed_lengths(held, least, lengths, engine) if lengths else None,
+    )
