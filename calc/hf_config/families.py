@@ -58,7 +58,7 @@ QWEN_HYBRID = Family(qk_norm="head", output_gate="element", shared_gate=True)
 BAMBA = Family(states="mamba2")
 
 FAMILIES: dict[str, Family] = {
-    "llama": Family(),
+    "llama": Family(o_bias=True),
     "mistral": Family(window_everywhere=True),
     "mixtral": Family(window_everywhere=True),
     "phi3": Family(window_everywhere=True),

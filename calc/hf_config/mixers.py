@@ -40,6 +40,14 @@ from calc.units import ceil_div
 
 StateDtype = Literal["bf16", "float32"]
 DTYPES: dict[str, StateDtype] = {"float32": "float32", "bfloat16": "bf16", "float16": "bf16"}
+KV_HEADS = (
+    "num_key_value_heads",
+    "num_kv_heads",
+    "n_kv_heads",
+    "n_head_kv",
+    "num_attention_groups",
+    "num_query_groups",
+)
 SHARED_BLOCKS = "block-{}"
 
 
@@ -78,7 +86,7 @@ def _heads(source: Source, prefix: str = "") -> dict[str, Any]:
     heads = fields.whole(
         f"{prefix}num_attention_heads", "num_attention_heads", "n_head", high=2**14
     )
-    width = fields.maybe(f"{prefix}head_dim", "head_dim", "attention_head_dim")
+    width = fields.maybe(f"{prefix}head_dim", "head_dim", "attention_head_dim", "kv_channels")
     if width is None:
         width, rest = divmod(source.hidden_size, heads)
         if rest:
@@ -105,8 +113,12 @@ def _kv_heads(fields: Fields, heads: int, prefix: str = "") -> int:
     if fields.flag("multi_query") and not fields.flag("new_decoder_architecture"):
         fields.ignore("num_kv_heads")
         return 1
-    names = ("num_key_value_heads", "num_kv_heads", "num_attention_groups", "num_query_groups")
-    return fields.maybe(f"{prefix}num_key_value_heads", *names, high=2**14) or heads
+    names = (f"{prefix}num_key_value_heads", *KV_HEADS)
+    if fields.flag("multi_query_attention"):
+        names = (*names, "multi_query_group_num")
+    else:
+        fields.ignore("multi_query_group_num")
+    return fields.maybe(*names, high=2**14) or heads
 
 
 def _full(source: Source) -> tuple[Mixer, ...]:

@@ -103,7 +103,7 @@ def _read(fields: Fields, family: Family, model_type: str, name: str) -> Importe
         id=CUSTOM,
         name=name,
         hidden_size=source.hidden_size,
-        vocab_size=fields.whole("vocab_size", high=2**26),
+        vocab_size=fields.whole("vocab_size", "padded_vocab_size", high=2**26),
         tied_embeddings=fields.flag("tie_word_embeddings"),
         max_context=fields.maybe(
             "max_position_embeddings", "model_max_length", "n_ctx", "seq_length", high=2**40

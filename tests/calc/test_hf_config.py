@@ -230,6 +230,50 @@ def test_findings_name_the_field_that_decided() -> None:
     assert (ffns.field, dict(ffns.counts)) == ("expert_layer_period", {"dense": 16, "moe": 16})
 
 
+def test_the_field_names_of_older_decoders_are_read() -> None:
+    # THUDM/glm-4-9b: 40 layers, 32 heads of 128, 2 KV heads, no transformers names
+    found = read_config(
+        {
+            "model_type": "chatglm",
+            "hidden_size": 4096,
+            "num_layers": 40,
+            "num_attention_heads": 32,
+            "multi_query_attention": True,
+            "multi_query_group_num": 2,
+            "kv_channels": 128,
+            "ffn_hidden_size": 13696,
+            "padded_vocab_size": 151552,
+            "seq_length": 131072,
+        }
+    )
+    (mixer,) = found.spec.mixers
+    assert isinstance(mixer, Attention)
+    assert (found.spec.layer_count, mixer.kv_heads, mixer.k_dim) == (40, 2, 128)
+    assert parameters(found.spec).total.value == pytest.approx(9.4e9, rel=5e-3)
+
+
+def test_short_convolutions_are_read() -> None:
+    # LiquidAI/LFM2-1.2B: 16 layers, attention at 2, 5, 8, 10, 12 and 14
+    attending = {2, 5, 8, 10, 12, 14}
+    types = ["full_attention" if layer in attending else "conv" for layer in range(16)]
+    found = read_config(
+        {
+            "model_type": "lfm2",
+            "hidden_size": 2048,
+            "num_hidden_layers": 16,
+            "num_attention_heads": 32,
+            "num_key_value_heads": 8,
+            "layer_types": types,
+            "conv_L_cache": 3,
+            "conv_bias": False,
+            "intermediate_size": 8192,
+            "vocab_size": 65536,
+        }
+    )
+    assert kinds(found).count("short_conv") == 10
+    assert parameters(found.spec).total.value == pytest.approx(1.17e9, rel=5e-3)
+
+
 # ---------------------------------------------------------------- bad input
 
 
