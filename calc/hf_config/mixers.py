@@ -113,9 +113,9 @@ def _kv_heads(fields: Fields, heads: int, prefix: str = "") -> int:
     if fields.flag("multi_query") and not fields.flag("new_decoder_architecture"):
         fields.ignore("num_kv_heads")
         return 1
-    names = (f"{prefix}num_key_value_heads", *KV_HEADS)
+    names = [f"{prefix}num_key_value_heads", *KV_HEADS]
     if fields.flag("multi_query_attention"):
-        names = (*names, "multi_query_group_num")
+        names.append("multi_query_group_num")
     else:
         fields.ignore("multi_query_group_num")
     return fields.maybe(*names, high=2**14) or heads
