@@ -17,7 +17,7 @@ from calc.items import Item, formula, total
 from calc.layers.base import Block
 from calc.layers.tensors import Role, Split, Tensor, vector
 from calc.model import Layer, ModelSpec
-from calc.units import Number, ceil_div, exact_div, greater
+from calc.units import Number, ceil_div, exact_div
 from calc.weight_formats import (
     CHECKPOINT,
     QUANTISED_ROLES,
@@ -294,11 +294,13 @@ def _rank_weights(
 ) -> RankWeights:
     place = _Place(model, groups, weight_format, query_replicated)
     stages = _stages(model, groups.pp, _cut(groups), drafting)
-    sizes = tuple(sum(place.bytes(piece) for piece in stage) for stage in stages)
-    fullest = max(range(len(sizes)), key=sizes.__getitem__)
+    sizes: tuple[int, ...] = ()
+    if len(stages) > 1:
+        sizes = tuple(sum(place.bytes(piece) for piece in stage) for stage in stages)
+    fullest = max(range(len(sizes)), key=sizes.__getitem__, default=0)
     parts = tuple(part for piece in stages[fullest] for part in place.rank_parts(piece))
     whole = total("weights", "B", [part.item for part in parts])
-    return RankWeights(whole, fullest, sizes, parts)
+    return RankWeights(whole, fullest, sizes or (int(whole.value),), parts)
 
 
 def _cut(groups: Groups) -> tuple[int, ...]:
@@ -347,7 +349,7 @@ class _Place:
     def shares(self, tensor: Tensor) -> tuple[int, int, int]:
         """Into how many shares rows, columns and copies are divided."""
         tp, ep = self.groups.tp, self.groups.ep
-        width = greater(1, tp // ep)
+        width = max(1, tp // ep)
         match tensor.split:
             case Split.ROWS:
                 return min(tp, tensor.most_shares), 1, 1
@@ -368,7 +370,7 @@ class _Place:
     def replicas(self, tensor: Tensor) -> int:
         """Ranks of the TP group that hold the same share."""
         rows, columns, copies = self.shares(tensor)
-        return int(greater(1, self.groups.tp // (rows * columns * copies)))
+        return max(1, self.groups.tp // (rows * columns * copies))
 
     def bytes(self, piece: _Piece) -> int:
         """Bytes of a piece, without Items (for the choice of the fullest stage)."""
