@@ -27,7 +27,7 @@ def draw(t: Translator, result: Result) -> None:
     tables.draw(rows, t("about.words"))
     if result.scenario is not None:
         _model(t, result.scenario.model_spec)
-    parts.not_counted(t)
+    parts.not_counted(t, result.report)
 
 
 def _model(t: Translator, spec: ModelSpec) -> None:

@@ -59,7 +59,15 @@ def cache_against_context(report: Report, t: Translator) -> go.Figure:
     name = t("chart.share", share=numbers.memory(share))
     figure.add_trace(_limit(name, [sizes[0], sizes[-1]], share))
     value = report.cache.stage.per_request.value
-    figure.add_trace(_point(numbers.memory(value), scenario.context, value, "bottom right"))
+    near_edge = scenario.context * 8 > sizes[-1]
+    figure.add_trace(
+        _point(
+            numbers.memory(value),
+            scenario.context,
+            value,
+            "top left" if near_edge else "bottom right",
+        )
+    )
     _context_axis(figure, sizes, t)
     seen = [value for line in lines for value in line if value] + [share]
     _log_axis(figure, "yaxis", min(seen), max(seen), numbers.memory)
@@ -89,7 +97,9 @@ def batch_against_context(report: Report, without_dcp: Report | None, t: Transla
         figure.add_trace(line)
     fits = t("chart.fits" if report.fit.fits else "chart.fits_not")
     label = t("chart.chosen", batch=numbers.digits(scenario.batch), fits=fits)
-    figure.add_trace(_point(label, scenario.context, scenario.batch, "bottom left"))
+    side = "bottom" if report.fit.fits else "top"
+    side += " right" if scenario.context < sizes[0] * 32 else " left"
+    figure.add_trace(_point(label, scenario.context, scenario.batch, side))
     _context_axis(figure, sizes, t)
     _log_axis(figure, "yaxis", 1, max(most), numbers.digits)
     figure.update_layout(yaxis_title=t("chart.requests_per_replica"))

@@ -46,7 +46,7 @@ def unit(t: Translator, item: Item) -> str:
 
 
 def worked(item: Item) -> str:
-    """Formula, numbers filled in, and value, in pieces of inline LaTeX between which a line breaks."""
+    """Formula, numbers filled in, and value: inline LaTeX in pieces between which a line breaks."""
     value = number_latex(item.value)
     if item.formula in SUMS.values():
         pieces = [(" + " if place else "") + term for place, term in enumerate(_terms(item))]

@@ -43,7 +43,7 @@ def _word(t: Translator, name: str, value: Any, raw: list[str]) -> str:
 
 
 def _harmless(text: str, raw: list[str]) -> str:
-    """A text that came from outside, if it can do nothing in a sentence; else it goes to ``raw``."""
+    """A text from outside, if it can do nothing in a sentence; else it goes to ``raw``."""
     if HARMLESS.fullmatch(text):
         return text
     raw.append(text)

@@ -7,16 +7,36 @@ import streamlit as st
 from calc.engines import ENGINES
 from calc.layers import StateMixer
 from calc.presets import CUSTOM, load_preset, preset_ids
-from calc.scenario import FIELDS, ChoiceField, SizeField, WholeField
+from calc.scenario import FIELDS, ChoiceField, ListField, SizeField, WholeField
 from ui import custom_model, state
 from ui.numbers import tokens
 from ui.text import Translator
 
 LAYOUT = ("tp", "dcp", "dp", "pp")
 MAIN = ("engine", *LAYOUT, "context", "batch", "kv_dtype", "kv_cache_memory_gib")
-ADVANCED = ("state_dtype", "conv_dtype", "dcp_backend", "query_replication")
-FURTHER = tuple(name for name in FIELDS if name not in MAIN + ADVANCED)
-"""A new field of a Scenario appears among these without being named."""
+SECTIONS = {
+    "advanced": ("state_dtype", "conv_dtype", "dcp_backend", "query_replication"),
+    "memory": (
+        "gpu",
+        "gpu_memory_gib",
+        "cache_memory",
+        "gpu_memory_utilization",
+        "mem_fraction_static",
+        "activation_gib",
+        "cuda_graph_gib",
+        "communication_gib",
+    ),
+    "engine": (
+        "block_size",
+        "prefix_caching",
+        "hybrid_kv_manager",
+        "max_num_batched_tokens",
+        "async_scheduling",
+        "swa_full_tokens_ratio",
+        "mamba_full_memory_ratio",
+    ),
+}
+"""Folded sections of rarely used fields; ``more`` has every field that stands nowhere else."""
 
 QUICK_CONTEXTS = (2**13, 2**15, 2**17, 2**20)
 AFTER_A_CHOICE = {"engine": state.settle}
@@ -42,12 +62,10 @@ def draw(t: Translator) -> None:
     field(t, "batch")
     field(t, "kv_dtype")
     field(t, "kv_cache_memory_gib")
-    with st.expander(t("inputs.advanced")):
-        for name in ADVANCED:
-            field(t, name, disabled=_pointless(name))
-    with st.expander(t("inputs.more")):
-        for name in FURTHER:
-            field(t, name)
+    for section, names in sections().items():
+        with st.expander(t(f"inputs.{section}")):
+            for name in names:
+                field(t, name, disabled=_pointless(name))
     st.button(
         t("inputs.reset"),
         key="reset",
@@ -57,11 +75,19 @@ def draw(t: Translator) -> None:
     )
 
 
+def sections() -> dict[str, tuple[str, ...]]:
+    """The folded sections, so that a new field of a Scenario appears without being named."""
+    named = {*MAIN, *(name for names in SECTIONS.values() for name in names)}
+    return SECTIONS | {"more": tuple(name for name in FIELDS if name not in named)}
+
+
 def field(t: Translator, name: str, disabled: bool = False) -> None:
     """The widget of one Scenario field; its kind follows from the field's."""
     rule = FIELDS[name]
     label, note = t(f"field.{name}"), t(f"help.{name}")
-    if isinstance(rule, ChoiceField):
+    if isinstance(rule, ListField):
+        st.text_input(label, key=name, max_chars=400, help=note)
+    elif isinstance(rule, ChoiceField):
         st.selectbox(
             label,
             rule.choices,
@@ -76,14 +102,15 @@ def field(t: Translator, name: str, disabled: bool = False) -> None:
         st.number_input(label, rule.minimum, rule.maximum, step=1, key=name, help=note)
     else:
         bounds = (float(rule.minimum), float(rule.maximum))
-        st.number_input(label, *bounds, step=1.0, format="%g", key=name, help=note)
+        step = 1.0 if rule.maximum > 100 else 0.01
+        st.number_input(label, *bounds, step=step, format="%g", key=name, help=note)
 
 
 def option(t: Translator, name: str, choice: str) -> str:
     """How a choice reads; formats and backends keep the names that engines give them."""
     if name == "engine":
         return f"{ENGINES[choice].name} {ENGINES[choice].version}"
-    return t.get(f"option.{choice}", choice)
+    return t.get(f"option.{choice}", choice.upper() if name == "gpu" else choice)
 
 
 def _preset_name(preset: str) -> str:

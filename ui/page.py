@@ -106,9 +106,8 @@ def _opened(t: Translator, result: state.Result) -> None:
         lines.append(t("link.revision", old=opened.revision, new=revision))
     moved = _moved(t, opened.seen, result.report)
     if moved:
-        lines.append(t("link.moved"))
+        lines.append("\n".join([t("link.moved"), "", *(f"- {line}" for line in moved)]))
         st.warning("\n\n".join(lines), icon=":material/history:")
-        st.markdown("\n".join(f"- {line}" for line in moved))
     else:
         st.caption(f":material/link: {' '.join(lines)}")
 
@@ -127,10 +126,11 @@ def _moved(t: Translator, seen: tuple[int, ...] | None, report: Report | None) -
 def cards(t: Translator, report: Report) -> None:
     """The four headline numbers, each with what it is per."""
     scenario = report.scenario
-    budget = f"{numbers.significant(scenario.kv_cache_memory_gib)} GiB"
+    budget = numbers.memory(report.fit.budget_bytes)
+    typed = report.engine.budget.typed
     per = {
         "request": t("card.request.per", context=numbers.digits(scenario.context)),
-        "batch": t("card.batch.per", budget=budget),
+        "batch": t("card.batch.per" if typed else "card.batch.gpu", budget=budget),
         "sent": t("card.sent.per", batch=numbers.digits(scenario.batch)),
         "ranks": " × ".join(
             f"{size} {getattr(scenario, size)}"

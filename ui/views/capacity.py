@@ -8,8 +8,8 @@ import streamlit as st
 
 from calc.capacity import Component, batch_bytes
 from calc.items import Item
-from calc.layers import Growth
 from calc.report import Report, evaluate
+from calc.units import Number
 from ui import charts, numbers, page, tables
 from ui.derivation import draw as draw_steps
 from ui.state import Result
@@ -30,7 +30,7 @@ def draw(t: Translator, result: Result) -> None:
     st.subheader(t("capacity.kinds"), anchor=False)
     tables.draw(_kinds(t, report), t("capacity.kinds"))
     parts.derivations(t, "capacity", _derived(report), draw_steps)
-    parts.not_counted(t)
+    parts.not_counted(t, report)
 
 
 def _fit(t: Translator, report: Report) -> None:
@@ -104,25 +104,23 @@ def _components(report: Report) -> list[Component]:
 
 def _component(t: Translator, part: Component) -> tables.Row:
     store = part.store
-    per_token = numbers.significant(part.per_token.value) + " B" if part.per_token else "–"
-    if store.growth is Growth.GROWING:
-        held = t("capacity.every_token")
-    elif store.growth is Growth.STATE:
-        held = "–"
-    else:
-        held = t("capacity.last_tokens", count=numbers.digits(store.limit))
+    each = part.per_token.value if part.per_token else None
+    growth = "compressed" if store.tokens_per_row > 1 else store.growth
     return {
         t("column.kind"): t(f"store.{store.name}", kind=t(f"kind.{store.kind}.short")),
         t("column.layers"): numbers.digits(part.layers),
-        t("column.growth"): t(f"growth.{store.growth}"),
-        t("column.held"): held,
-        t("column.per_token"): per_token,
+        t("column.growth"): t(f"growth.{growth}", limit=numbers.digits(store.limit)),
+        t("column.per_token"): "–" if each is None else _both(each),
         t("column.per_request"): numbers.memory(part.per_request.value),
-        t("column.dcp"): t("capacity.striped", ranks=store.dcp)
-        if store.dcp > 1
-        else t("capacity.whole"),
+        t("column.dcp"): numbers.digits(store.dcp),
         t("column.copies"): numbers.digits(store.copies),
     }
+
+
+def _both(size: Number) -> str:
+    """Bytes as people say them, then every digit."""
+    said, whole = numbers.memory(size), numbers.exact(size)
+    return said if said == whole else f"{said} ({whole})"
 
 
 def _kinds(t: Translator, report: Report) -> list[tables.Row]:

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from calc.items import Item
-from calc.report import NOT_COUNTED
+from calc.report import NOT_COUNTED, Report
 from ui.text import Translator
 
 
@@ -48,7 +48,8 @@ def derivations(
         draw_steps(t, items[chosen])
 
 
-def not_counted(t: Translator) -> None:
-    """What no figure of the page includes."""
-    words = t("not_counted.separator").join(t(f"not_counted.{name}") for name in NOT_COUNTED)
+def not_counted(t: Translator, report: Report | None) -> None:
+    """What the figures of the page leave out."""
+    names = NOT_COUNTED if report is None else report.not_counted()
+    words = t("not_counted.separator").join(t(f"not_counted.{name}") for name in names)
     st.caption(f"**{t('not_counted.title')}** {words}")

@@ -36,7 +36,7 @@ def draw(t: Translator, result: Result) -> None:
     _prefill(t, report)
     if moving:
         parts.derivations(t, "traffic", _derived(report, moving), draw_steps)
-    parts.not_counted(t)
+    parts.not_counted(t, report)
 
 
 def busiest(step: Step) -> tuple[Stage, ...]:
