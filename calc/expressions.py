@@ -138,6 +138,8 @@ def _draw(node: ast.expr, leaf: Callable[[str], str]) -> tuple[str, int]:
             return rf"{inner(left, PRODUCT)} \cdot {inner(right, PRODUCT)}", PRODUCT
         case ast.BinOp(left=left, op=ast.Div(), right=right):
             return rf"\frac{{{inner(left)}}}{{{inner(right)}}}", ATOM
+        case ast.BinOp(left=left, op=ast.Pow(), right=right):
+            return rf"{inner(left, ATOM)}^{{{inner(right)}}}", ATOM
         case ast.BinOp(left=left, op=ast.FloorDiv(), right=right):
             return rf"\left\lfloor\frac{{{inner(left)}}}{{{inner(right)}}}\right\rfloor", ATOM
         case ast.BinOp(left=left, op=ast.Mod(), right=right):
