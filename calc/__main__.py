@@ -1,4 +1,4 @@
-"""The command line: ``python -m calc evaluate|presets``.
+"""The command line: ``python -m calc evaluate|presets|timing``.
 
 Exit status 0 for every result, also for one that does not fit; 2 for input
 that cannot be, with the field and the reason on standard error.
@@ -14,10 +14,13 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from calc.errors import CalcError
+from calc.hardware import hardware_ids
 from calc.link import LinkError, decode_query, encode, query_string
 from calc.presets import load_preset, preset_ids
 from calc.report import Report, evaluate
 from calc.scenario import FIELDS, ChoiceField, Field, Scenario
+from calc.timing import command as timing_command
+from calc.timing.report import times, times_json
 
 ALIASES = {"bfloat16": "bf16", "fp32": "float32"}
 """Other spellings of dtypes that the command line takes."""
@@ -34,7 +37,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit status is returned."""
     options = _parser().parse_args(arguments)
     try:
-        status = _presets(options.json) if options.command == "presets" else _evaluate(options)
+        match options.command:
+            case "presets":
+                status = _presets(options.json)
+            case "timing":
+                status = _print(timing_command.answer(options))
+            case _:
+                status = _evaluate(options)
         sys.stdout.flush()
         return status
     except (CalcError, LinkError) as error:
@@ -50,6 +59,10 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, parser_class=_Parser)
     presets = commands.add_parser("presets", help="list the model presets", allow_abbrev=False)
     presets.add_argument("--json", action="store_true", help="ids, names and revisions as JSON")
+    timing = commands.add_parser(
+        "timing", help="times of collectives and kernels, and their errors", allow_abbrev=False
+    )
+    timing_command.add_options(timing)
     evaluating = commands.add_parser("evaluate", help="compute one scenario", allow_abbrev=False)
     model = evaluating.add_mutually_exclusive_group(required=True)
     model.add_argument("--preset", help="id of a model preset")
@@ -58,6 +71,11 @@ def _parser() -> argparse.ArgumentParser:
         evaluating.add_argument(_option(field.name), dest=field.name, help=_allowed(field))
     evaluating.add_argument("--json", action="store_true", help="print one JSON object")
     return parser
+
+
+def _print(text: str) -> int:
+    print(text)
+    return 0
 
 
 def _option(field: str) -> str:
@@ -94,10 +112,14 @@ def _evaluate(options: argparse.Namespace) -> int:
         values: dict[str, Any] = {
             name: FIELDS[name].parse(ALIASES.get(text, text)) for name, text in typed.items()
         }
+        if "kv_cache_memory_gib" in values and "gpu" in values:
+            values.setdefault("cache_memory", "typed")
         scenario = Scenario(options.preset, **values)
     report = evaluate(scenario)
     if options.json:
-        print(json.dumps(report.to_json(), indent=2, allow_nan=False))
+        timed = times_json(times(report)) if report.scenario.gpu in hardware_ids() else None
+        document = report.to_json() | {"timing": timed}
+        print(json.dumps(document, indent=2, allow_nan=False))
     else:
         print(_summary(report))
     return 0
@@ -114,7 +136,7 @@ def _summary(report: Report) -> str:
         f"  window, per request             {stage.window_per_request.value:>20,} B",
         f"  state, per request              {stage.state_per_request.value:>20,} B",
         f"cache of the batch, per rank      {report.cache.batch.value:>20,} B",
-        f"cache budget, per rank            {fit.budget_bytes:>20,} B (without weights)",
+        f"cache budget, per rank            {fit.budget_bytes:>20,} B ({_budget(report)})",
         f"largest batch at this context     {fit.max_requests.value:>20,} requests a replica",
         f"largest context at this batch     {_or_unlimited(fit.max_context):>20} tokens",
         f"sent per rank and decode step     {report.step.sent_per_rank.value:>20,} B",
@@ -124,6 +146,10 @@ def _summary(report: Report) -> str:
     if not fit.fits:
         lines.insert(6, f"  does not fit: short of          {fit.short_bytes:>20,} B on each rank")
     return "\n".join(lines)
+
+
+def _budget(report: Report) -> str:
+    return "typed" if report.engine.budget.typed else f"estimated from {report.scenario.gpu}"
 
 
 def _or_unlimited(tokens: int | None) -> str:
