@@ -20,11 +20,9 @@ def draw(t: Translator, result: Result) -> None:
     engines = " · ".join(f"{engine.name} {engine.version}" for engine in ENGINES.values())
     st.markdown(t("about.engines", engines=engines))
     st.subheader(t("about.words"), anchor=False)
-    rows = [
-        {t("column.word"): f"**{t(f'word.{word}')}**", t("column.meaning"): t(f"word.{word}.means")}
-        for word in WORDS
-    ]
-    tables.draw(rows, t("about.words"))
+    st.markdown(
+        "\n".join(f"- **{t(f'word.{word}')}** · {t(f'word.{word}.means')}" for word in WORDS)
+    )
     if result.scenario is not None:
         _model(t, result.scenario.model_spec)
     parts.not_counted(t, result.report)
@@ -46,10 +44,7 @@ def _model(t: Translator, spec: ModelSpec) -> None:
     tables.draw(rows, t("about.layers"))
     if spec.sources:
         st.subheader(t("about.sources", revision=spec.revision), anchor=False)
-        sources = [
-            {t("column.field"): f"`{name}`", t("column.read_in"): source}
-            for name, source in spec.sources.items()
-        ]
-        tables.draw(sources, t("about.sources", revision=spec.revision))
+        lines = [f"- `{name}` · {source}" for name, source in spec.sources.items()]
+        st.markdown("\n".join(lines))
     for doubt in spec.doubts:
         st.caption(t("about.doubt", doubt=doubt))

@@ -1,11 +1,9 @@
-"""Report -> go.Figure. Colours are indices into the theme's palette: what Streamlit's own Plotly
-template writes for its n-th colour, so that both modes and every chart agree.
-"""
+"""Report -> go.Figure, one function a chart; the same component has the same colour in each."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import plotly.graph_objects as go
 
@@ -15,18 +13,15 @@ from calc.layers import Growth
 from calc.report import Report
 from calc.traffic import Stage
 from calc.units import Number
-from ui import numbers
+from ui import numbers, plot
 from ui.text import Translator
 
-PALETTE = [f"#{index:06d}" for index in range(1, 11)]
-GREY = "#000036"
-HEIGHT = 360
 STEPS_AN_OCTAVE = 2
 LEAST_CONTEXT, MOST_CONTEXT = 2**10, 2**20
 
 GROUPS = ("one_copy", "replicated", "window", "state")
 """What the cache chart tells apart; the place is the colour."""
-TOTAL_COLOUR, FIRST_COLOUR, SECOND_COLOUR = PALETTE[6], PALETTE[0], PALETTE[1]
+TOTAL_COLOUR, FIRST_COLOUR, SECOND_COLOUR = plot.PALETTE[6], plot.PALETTE[0], plot.PALETTE[1]
 
 
 def group_of(part: Component) -> str:
@@ -43,34 +38,36 @@ def cache_against_context(report: Report, t: Translator) -> go.Figure:
     scenario = report.scenario
     sizes = contexts(report)
     parts = report.cache.stage.components
-    figure = _figure()
+    figure = plot.figure()
     lines: list[list[Number]] = []
-    for group, colour in zip(GROUPS, PALETTE, strict=False):
+    for group, colour in zip(GROUPS, plot.PALETTE, strict=False):
         chosen = [part for part in parts if group_of(part) == group]
         if chosen:
             values = [sum(part_bytes(part, size) for part in chosen) for size in sizes]
             lines.append(values)
-            figure.add_trace(_line(t(f"chart.{group}"), sizes, values, colour, numbers.memory))
+            figure.add_trace(plot.line(t(f"chart.{group}"), sizes, values, colour, numbers.memory))
     if len(lines) > 1:
         totals = [sum(column) for column in zip(*lines, strict=True)]
-        figure.add_trace(_line(t("chart.total"), sizes, totals, TOTAL_COLOUR, numbers.memory, 3))
+        figure.add_trace(
+            plot.line(t("chart.total"), sizes, totals, TOTAL_COLOUR, numbers.memory, 3)
+        )
         lines.append(totals)
     share = report.fit.budget_bytes / scenario.batch
     name = t("chart.share", share=numbers.memory(share))
-    figure.add_trace(_limit(name, [sizes[0], sizes[-1]], share))
+    figure.add_trace(plot.limit(name, [sizes[0], sizes[-1]], share))
     value = report.cache.stage.per_request.value
     near_edge = scenario.context * 8 > sizes[-1]
     figure.add_trace(
-        _point(
+        plot.point(
             numbers.memory(value),
             scenario.context,
             value,
             "top left" if near_edge else "bottom right",
         )
     )
-    _context_axis(figure, sizes, t)
+    plot.context_axis(figure, sizes, t)
     seen = [value for line in lines for value in line if value] + [share]
-    _log_axis(figure, "yaxis", min(seen), max(seen), numbers.memory)
+    plot.log_axis(figure, "yaxis", min(seen), max(seen), numbers.memory)
     figure.update_layout(yaxis_title=t("chart.per_request_per_rank"))
     return figure
 
@@ -80,7 +77,7 @@ def batch_against_context(report: Report, without_dcp: Report | None, t: Transla
     sizes = contexts(report)
     budget = report.fit.budget_bytes
     scenario = report.scenario
-    figure = _figure()
+    figure = plot.figure()
     curves = [(report, f"DCP {scenario.dcp}", FIRST_COLOUR, 3)]
     if without_dcp is not None:
         curves.append((without_dcp, "DCP 1", SECOND_COLOUR, 2))
@@ -92,16 +89,17 @@ def batch_against_context(report: Report, without_dcp: Report | None, t: Transla
         smooth = [
             budget / weight if fits else None for weight, fits in zip(weights, whole, strict=True)
         ]
-        line = _line(name, sizes, smooth, colour, numbers.digits, width)
+        line = plot.line(name, sizes, smooth, colour, numbers.digits, width)
         line.customdata = [_requests(t)(count) for count in whole]
         figure.add_trace(line)
     fits = t("chart.fits" if report.fit.fits else "chart.fits_not")
     label = t("chart.chosen", batch=numbers.digits(scenario.batch), fits=fits)
-    side = "bottom" if report.fit.fits else "top"
-    side += " right" if scenario.context < sizes[0] * 32 else " left"
-    figure.add_trace(_point(label, scenario.context, scenario.batch, side))
-    _context_axis(figure, sizes, t)
-    _log_axis(figure, "yaxis", 1, max(most), numbers.digits)
+    close_below = report.fit.fits and report.fit.max_requests.value < 2 * scenario.batch
+    side = "bottom left" if close_below else "top left"
+    side = side.replace("left", "right") if scenario.context < sizes[0] * 16 else side
+    figure.add_trace(plot.point(label, scenario.context, scenario.batch, side))
+    plot.context_axis(figure, sizes, t)
+    plot.log_axis(figure, "yaxis", 1, max(most), numbers.digits)
     figure.update_layout(yaxis_title=t("chart.requests_per_replica"))
     return figure
 
@@ -163,15 +161,15 @@ def _stacked(
     }
     largest = max(map(sum, zip(*sums.values(), strict=True)))
     scale, name = _decimal(largest) if unit else (1, "")
-    figure = _figure()
+    figure = plot.figure()
     labels = [t(f"kind.{source}.short") for source in sources]
-    for (collective, values), colour in zip(sums.items(), PALETTE, strict=False):
+    for (collective, values), colour in zip(sums.items(), plot.PALETTE, strict=False):
         if any(values):
             figure.add_trace(
                 go.Bar(
                     name=t(f"collective.{collective}"),
                     orientation="h",
-                    x=[_rounded(value / scale) for value in values],
+                    x=[plot.rounded(value / scale) for value in values],
                     y=labels,
                     marker={"color": colour, "line": {"width": 0}},
                     customdata=[worded(value) for value in values],
@@ -194,105 +192,5 @@ def _decimal(largest: Number) -> tuple[int, str]:
     return 1000**exponent, numbers.DECIMAL[exponent]
 
 
-def _figure() -> go.Figure:
-    figure = go.Figure()
-    figure.update_layout(
-        height=HEIGHT,
-        margin={"l": 8, "r": 8, "t": 8, "b": 8},
-        legend={
-            "orientation": "h",
-            "x": 0,
-            "xanchor": "left",
-            "y": 1.02,
-            "yanchor": "bottom",
-            "traceorder": "normal",
-            "title": {"text": ""},
-        },
-        hovermode="x unified",
-        xaxis={"automargin": True, "fixedrange": True},
-        yaxis={"automargin": True, "fixedrange": True},
-    )
-    return figure
-
-
-def _line(
-    name: str,
-    sizes: Sequence[int],
-    values: Iterable[Number | None],
-    colour: str,
-    worded: Callable[[Number], str],
-    width: int = 2,
-) -> go.Scatter:
-    kept = list(values)
-    return go.Scatter(
-        name=name,
-        x=sizes,
-        y=[None if value is None else _rounded(value) for value in kept],
-        mode="lines",
-        line={"color": colour, "width": width},
-        customdata=["" if value is None else worded(value) for value in kept],
-        hovertemplate="%{customdata}",
-    )
-
-
-def _limit(name: str, x: list[int], y: Number) -> go.Scatter:
-    """A dashed line across the chart, named where it begins."""
-    return go.Scatter(
-        x=x,
-        y=[_rounded(y)] * 2,
-        mode="lines+text",
-        line={"color": GREY, "width": 1.5, "dash": "dash"},
-        text=[name, ""],
-        textposition="top right",
-        hoverinfo="skip",
-        showlegend=False,
-    )
-
-
-def _point(name: str, x: int, y: Number, side: str) -> go.Scatter:
-    """Where the user stands, named beside the mark."""
-    return go.Scatter(
-        x=[x],
-        y=[_rounded(y)],
-        mode="markers+text",
-        marker={"color": PALETTE[5], "size": 11, "symbol": "diamond"},
-        text=[name],
-        textposition=side,
-        hoverinfo="skip",
-        showlegend=False,
-    )
-
-
-def _context_axis(figure: go.Figure, sizes: Sequence[int], t: Translator) -> None:
-    _log_axis(figure, "xaxis", sizes[0], sizes[-1], numbers.tokens)
-    figure.update_layout(xaxis_title=t("chart.context"))
-
-
-def _log_axis(
-    figure: go.Figure, axis: str, low: Number, high: Number, worded: Callable[[Number], str]
-) -> None:
-    """A logarithmic axis with labels at powers of two, at most eight of them."""
-    first, last = math.floor(math.log2(low)), math.ceil(math.log2(high))
-    apart = next(step for step in (1, 2, 3, 4, 5, 10, 20) if (last - first) / step <= 7)
-    ticks = [2**power for power in range(first, last + 1, apart)]
-    margin = 0.02 * max(last - first, 1)
-    figure.update_layout(
-        {
-            axis: {
-                "type": "log",
-                "range": [math.log10(2) * (first - margin), math.log10(2) * (last + margin)],
-                "tickvals": ticks,
-                "ticktext": [worded(tick) for tick in ticks],
-                "minor": {"ticks": ""},
-            }
-        }
-    )
-
-
 def _requests(t: Translator) -> Callable[[Number], str]:
     return lambda value: t("chart.requests", count=numbers.digits(value))
-
-
-def _rounded(value: Number) -> Number:
-    """Six digits: a change that a reader could not see sends an identical chart."""
-    return float(f"{value:.6g}")

@@ -61,7 +61,7 @@ def draw(t: Translator) -> None:
     _quick_contexts(t)
     field(t, "batch")
     field(t, "kv_dtype")
-    field(t, "kv_cache_memory_gib")
+    field(t, "kv_cache_memory_gib", disabled=_pointless("kv_cache_memory_gib"))
     for section, names in sections().items():
         with st.expander(t(f"inputs.{section}")):
             for name in names:
@@ -99,18 +99,22 @@ def field(t: Translator, name: str, disabled: bool = False) -> None:
             accept_new_options=isinstance(rule, SizeField),
         )
     elif isinstance(rule, WholeField):
-        st.number_input(label, rule.minimum, rule.maximum, step=1, key=name, help=note)
+        bounds = (rule.minimum, rule.maximum)
+        st.number_input(label, *bounds, step=1, key=name, help=note, disabled=disabled)
     else:
-        bounds = (float(rule.minimum), float(rule.maximum))
+        limits = (float(rule.minimum), float(rule.maximum))
         step = 1.0 if rule.maximum > 100 else 0.01
-        st.number_input(label, *bounds, step=step, format="%g", key=name, help=note)
+        st.number_input(
+            label, *limits, step=step, format="%g", key=name, help=note, disabled=disabled
+        )
 
 
 def option(t: Translator, name: str, choice: str) -> str:
     """How a choice reads; formats and backends keep the names that engines give them."""
     if name == "engine":
         return f"{ENGINES[choice].name} {ENGINES[choice].version}"
-    return t.get(f"option.{choice}", choice.upper() if name == "gpu" else choice)
+    word = t.get(f"option.{choice}", choice.upper() if name == "gpu" else choice)
+    return t.get(f"option.{name}.{choice}", word)
 
 
 def _preset_name(preset: str) -> str:
@@ -137,6 +141,13 @@ def _set_context() -> None:
 
 def _pointless(name: str) -> bool:
     """Whether a choice changes nothing for this model and layout."""
+    gpu = st.session_state.get("gpu", "none")
+    if name == "gpu_memory_gib":
+        return bool(gpu != "custom")
+    if name in SECTIONS["memory"]:
+        return bool(gpu == "none" and name != "gpu")
+    if name == "kv_cache_memory_gib":
+        return bool(gpu != "none" and st.session_state["cache_memory"] == "auto")
     if name in ("dcp_backend", "query_replication"):
         return bool(st.session_state["dcp"] == 1)
     if name in ("state_dtype", "conv_dtype"):

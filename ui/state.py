@@ -231,8 +231,9 @@ def settle() -> None:
 
 
 def apply(name: str, legal: Any) -> None:
-    """Set one input to a value that a message offers (a callback)."""
+    """Set one input to a value that a message offers, and others to follow (a callback)."""
     st.session_state[name] = legal
+    settle()
 
 
 def start_from_preset() -> None:
