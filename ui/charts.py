@@ -16,12 +16,13 @@ from calc.units import Number
 from ui import numbers, plot
 from ui.text import Translator
 
+HEIGHT, PALETTE = plot.HEIGHT, plot.PALETTE
 STEPS_AN_OCTAVE = 2
 LEAST_CONTEXT, MOST_CONTEXT = 2**10, 2**20
 
 GROUPS = ("one_copy", "replicated", "window", "state")
 """What the cache chart tells apart; the place is the colour."""
-TOTAL_COLOUR, FIRST_COLOUR, SECOND_COLOUR = plot.PALETTE[6], plot.PALETTE[0], plot.PALETTE[1]
+TOTAL_COLOUR, FIRST_COLOUR, SECOND_COLOUR = PALETTE[6], PALETTE[0], PALETTE[1]
 
 
 def group_of(part: Component) -> str:
@@ -40,7 +41,7 @@ def cache_against_context(report: Report, t: Translator) -> go.Figure:
     parts = report.cache.stage.components
     figure = plot.figure()
     lines: list[list[Number]] = []
-    for group, colour in zip(GROUPS, plot.PALETTE, strict=False):
+    for group, colour in zip(GROUPS, PALETTE, strict=False):
         chosen = [part for part in parts if group_of(part) == group]
         if chosen:
             values = [sum(part_bytes(part, size) for part in chosen) for size in sizes]
@@ -163,7 +164,7 @@ def _stacked(
     scale, name = _decimal(largest) if unit else (1, "")
     figure = plot.figure()
     labels = [t(f"kind.{source}.short") for source in sources]
-    for (collective, values), colour in zip(sums.items(), plot.PALETTE, strict=False):
+    for (collective, values), colour in zip(sums.items(), PALETTE, strict=False):
         if any(values):
             figure.add_trace(
                 go.Bar(

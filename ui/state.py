@@ -24,7 +24,7 @@ from ui.remedy import remedy
 from ui.text import LANGUAGES
 
 START = Scenario("kimi-k3", tp=8, dcp=8, batch=64, context=131072)
-VIEWS = ("capacity", "traffic", "about")
+VIEWS = ("capacity", "traffic", "gpu", "about")
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +203,7 @@ def link_keys(shown: Result) -> dict[str, str]:
 
 def link(shown: Result) -> str:
     """The address to send to somebody."""
-    return f"{st.context.url or ''}?{query_string(link_keys(shown))}"
+    return f"{(st.context.url or '').rstrip('/')}/?{query_string(link_keys(shown))}"
 
 
 def reset() -> None:
