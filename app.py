@@ -4,9 +4,16 @@ import streamlit as st
 
 from ui import about, custom_model, errors, inputs, page, state
 from ui.text import Translator
-from ui.views import capacity, traffic
+from ui.views import capacity, gpu, traffic
 
-VIEWS = {"capacity": capacity.draw, "traffic": traffic.draw, "about": about.draw}
+VIEWS = {
+    "capacity": capacity.draw,
+    "traffic": traffic.draw,
+    "gpu": gpu.draw,
+    "about": about.draw,
+}
+ALWAYS = ("gpu", "about")
+"""Views that open for a scenario that cannot be, too."""
 
 page.configure()
 state.read_link()
@@ -27,5 +34,5 @@ if result.error is not None:
     errors.draw(t, result.error)
 page.view_switch(t)
 view = st.session_state["view"]
-if result.report is not None or view == "about":
+if result.report is not None or view in ALWAYS:
     VIEWS[view](t, result)

@@ -96,6 +96,11 @@ MESSAGES: dict[str, str] = {
     "link_version": "v: this page reads links of version {supported}, not {given}",
     "link_unknown_key": "{field}: this key is not part of a link",
     "link_repeated_key": "{field}: the key appears {times} times in the link",
+    # benchmark results
+    "result_too_large": "result: {size} bytes; at most {maximum} are read",
+    "result_not_json": "result: it is not JSON",
+    "result_version": "result: it is no benchmark result of version {supported}",
+    "result_invalid": "result: {place}: {reason}",
     "spec_unreadable": "spec: the description of the custom model cannot be read ({reason})",
     # config.json
     "config_too_long": "config: {length} bytes; at most {maximum} are read",

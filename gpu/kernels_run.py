@@ -14,7 +14,7 @@ from gpu.memory import drop_unused
 from gpu.problem import Checked, Problem, References
 from gpu.shapes import StateShape
 from gpu.states import check_state, state_tensors
-from gpu.timing import Clock, Timing
+from gpu.timing import SHORT, Clock, Timing
 
 STATE_BOUND = 1e-2
 Call = Callable[[], tuple[Any, Any]]
@@ -84,7 +84,7 @@ def _one(
         if not checked.right:
             reason = "its answer is not the fp32 one, so it was not timed"
             return row | {"status": "wrong", "reason": reason}, None
-        timing = clock.time(call)
+        timing = clock.time(call, method=SHORT if backend.weak else None)
     except torch.cuda.OutOfMemoryError:
         return named | {"status": "failed", "reason": "not enough memory for its scratch"}, None
     except (RuntimeError, ImportError, AttributeError, TypeError, AssertionError) as error:

@@ -68,11 +68,14 @@ def split_candidates(shape: AttentionShape, tiles: Tiles, processors: int) -> li
     >>> shape = AttentionShape("mla", 1, 64, 131072, 12, 1, 576, 512, True, 0.07, 131072)
     >>> split_candidates(shape, Tiles(16, 64, 4, 3), 132)
     [2, 4, 6, 8, 16, 33]
+    >>> split_candidates(shape.with_tokens(64), Tiles(16, 64, 4, 3), 132)
+    [1]
     """
     work = shape.batch * shape.kv_heads * math.ceil(shape.group / tiles.heads)
     most = max(1, min(128, shape.tokens // (2 * tiles.block)))
     wanted = (max(1, processors * rounds // work) for rounds in (1, 2, 3, 4, 8, 16))
-    return sorted({min(splits, most) for splits in wanted})
+    alone = {1} if 2 * work >= processors else set()
+    return sorted(alone | {min(splits, most) for splits in wanted})
 
 
 class SplitDecode:
@@ -94,16 +97,19 @@ class SplitDecode:
         self.q, self.k, self.v = q, k, v
         self.d_main, self.d_rest = pieces(shape.k_dim) or (0, 0)
         self.sources = self._sources()
-        self.set_splits(splits)
         rows = shape.batch, shape.heads
         self.out = torch.empty(*rows, shape.v_dim, device=q.device, dtype=q.dtype)
         self.lse = torch.empty(*rows, device=q.device, dtype=torch.float32)
+        self.set_splits(splits)
 
     def set_splits(self, splits: int) -> None:
-        """Change the number of splits; nothing is compiled again."""
+        """Change the number of splits; a single one writes the answer and needs no merge."""
+        self.splits = splits
+        if splits == 1:
+            self.part_out, self.part_lse = self.out, self.lse
+            return
         rows = self.shape.batch, self.shape.heads, splits
         options = {"device": self.q.device, "dtype": torch.float32}
-        self.splits = splits
         self.part_out = torch.empty(*rows, self.shape.v_dim, **options)
         self.part_lse = torch.empty(*rows, **options)
 
@@ -122,6 +128,8 @@ class SplitDecode:
 
     def __call__(self) -> tuple[Any, Any]:
         self.first()
+        if self.splits == 1:
+            return self.out, self.lse
         return merge(self.part_out, self.part_lse, self.out, self.lse, part_axis=2)
 
     def first(self) -> None:

@@ -85,8 +85,10 @@ def _stages(mixer: LatentAttention, scenario: Scenario) -> list[Stage]:
 
 def time_stage(stage: Stage, clock: Clock, device: Any) -> Any:
     """The time of one stage: weights take turns within a graph."""
+    from gpu.timing import SHORT
+
     calls = _copies(stage, device) if isinstance(stage, Copy) else _products(stage, device)
-    return clock.time(lambda: [call() for call in calls], len(calls))
+    return clock.time(lambda: [call() for call in calls], len(calls), SHORT)
 
 
 def _products(stage: Product, device: Any) -> list[Callable[[], Any]]:

@@ -28,6 +28,10 @@ class Method:
     warm_calls: int = 2
 
 
+SHORT = Method(blocks=3, samples=4)
+"""For what is no candidate for the best, or is shown as a rough figure only."""
+
+
 @dataclass(frozen=True, slots=True)
 class Timing:
     """``us`` is the median of block medians, ``min_us`` and ``max_us`` the extreme blocks."""
@@ -61,15 +65,18 @@ class Clock:
         self.method = method
         self.flush = L2Flush(device)
 
-    def time(self, call: Callable[[], Any], calls_in_one: int = 1) -> Timing:
+    def time(
+        self, call: Callable[[], Any], calls_in_one: int = 1, method: Method | None = None
+    ) -> Timing:
         """One call's time. ``calls_in_one``: how often the work is done within a call."""
-        replay, graph = captured(call)
-        medians = [self._block(replay) / calls_in_one for _ in range(self.method.blocks)]
+        method = method or self.method
+        replay, graph = captured(call, method.warm_calls)
+        medians = [self._block(replay, method) / calls_in_one for _ in range(method.blocks)]
         return Timing(
             statistics.median(medians),
             min(medians),
             max(medians),
-            self.method.blocks * self.method.samples,
+            method.blocks * method.samples,
             graph,
         )
 
@@ -93,10 +100,10 @@ class Clock:
         torch.cuda.synchronize()
         return begin.elapsed_time(end) * 1e3 / count
 
-    def _block(self, replay: Callable[[], Any]) -> float:
-        time.sleep(self.method.idle_s)
+    def _block(self, replay: Callable[[], Any], method: Method) -> float:
+        time.sleep(method.idle_s)
         replay()
-        return self._samples(replay, self.method.samples)
+        return self._samples(replay, method.samples)
 
     def _samples(self, replay: Callable[[], Any], count: int) -> float:
         events = [(_event(), _event()) for _ in range(count)]

@@ -29,8 +29,9 @@ from gpu.stages import Product, latent_stages, time_stage
 from gpu.stripes import BOUND, merge_errors, striped_attention, time_merge
 from gpu.timing import Clock, Method
 
-CEILING_SHAPE = AttentionShape("read", 1, 1, 2**22, 1, 1, 512, 512, True, 1.0, 2**22)
-"""4 GiB to read where the model has no attention cache."""
+CEILING_SHAPE = AttentionShape("read", 1, 1, 2**21, 1, 1, 512, 512, True, 1.0, 2**21)
+"""2 GiB to read where the scenario has no cache, or one too small to tell a rate."""
+LEAST_CEILING_BYTES = 2**28
 SUSTAINED_S = 1.0
 LISTS = ("kernels", "memory", "merge", "stages", "collectives", "calibration")
 
@@ -130,6 +131,8 @@ class Worker:
 
     def _allocated(self, shape: AttentionShape) -> tuple[AttentionShape, Any, Allocated]:
         """The shape's cache; the first one serves to measure the memory ceilings."""
+        if self.ceilings is None and shape.kv_bytes < LEAST_CEILING_BYTES:
+            self._read_only()
         shape, cache, seen = allocate(shape, lambda one: empty_cache(one, self.device))
         if self.ceilings is None:
             cache.normal_()

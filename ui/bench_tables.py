@@ -12,7 +12,8 @@ from calc.calibration import Compared
 from calc.measured import AttentionFacts, KernelResult, Measured
 from calc.units import Number
 from ui import numbers
-from ui.charts import HEIGHT, PALETTE
+from ui.plot import PALETTE
+from ui.plot import figure as empty_figure
 from ui.text import Translator
 
 Table = list[dict[str, Any]]
@@ -36,7 +37,7 @@ def time_text(us: Number) -> str:
 def chart(t: Translator, rows: Sequence[Compared]) -> go.Figure:
     """Bars in µs: the floor, measured (with its slowest and fastest block), predictions."""
     names = [f"{t(f'kind.{row.kind}.short')}<br>{plain(row.backend)}" for row in rows]
-    figure = go.Figure()
+    figure = empty_figure()
     bars: dict[str, list[float | None]] = {
         "floor": [row.floor_us for row in rows],
         "measured": [row.measured_us for row in rows],
@@ -54,14 +55,7 @@ def chart(t: Translator, rows: Sequence[Compared]) -> go.Figure:
                 error_y=spread,
                 hovertemplate="%{y:.4g} µs",
             )
-    figure.update_layout(
-        height=HEIGHT,
-        barmode="group",
-        margin={"l": 8, "r": 8, "t": 8, "b": 8},
-        legend={"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
-        xaxis={"automargin": True, "fixedrange": True},
-        yaxis={"automargin": True, "fixedrange": True, "title": {"text": t("gpu.axis")}},
-    )
+    figure.update_layout(barmode="group", yaxis_title=t("gpu.axis"))
     if rows and max(row.measured_us for row in rows) > 20 * min(row.floor_us for row in rows):
         figure.update_yaxes(type="log")
     return figure

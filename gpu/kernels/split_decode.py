@@ -99,5 +99,6 @@ def split_decode(
     out_row = q_row * splits + split
     columns = tl.arange(0, d_v)
     result = total / safe[:, None]
+    result = result.to(part_out.dtype.element_ty)  # with one split these are the final answer
     tl.store(part_out + out_row[:, None] * d_v + columns[None, :], result, mask=live[:, None])
     tl.store(part_lse + out_row, lse, mask=live)

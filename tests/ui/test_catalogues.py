@@ -41,6 +41,7 @@ GIVEN_BY_DATA = [
     "error",
     "field",
     "formula",
+    "gpu",
     "growth",
     "help",
     "item",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import time
 import uuid
-from pathlib import Path
 
 import streamlit as st
 
@@ -39,7 +38,7 @@ KNOWN_CODES = {
 def draw(t: Translator, result: Result) -> None:
     """The whole view."""
     st.markdown(t("gpu.what"))
-    if result.scenario is not None:
+    if result.scenario is not None and result.report is not None:
         _control(t, result.scenario)
     shown = _choose(t)
     if shown is not None:
@@ -109,10 +108,13 @@ def _running(t: Translator) -> None:
         t("gpu.cancel"),
         key="bench_cancel",
         disabled=not mine,
-        on_click=_bench().cancel,
-        args=(_owner(),),
+        on_click=_cancel,
         help=None if mine else t("gpu.cancel.other"),
     )
+
+
+def _cancel() -> None:
+    _bench().cancel(_owner())
 
 
 def _ended(t: Translator, job: Job) -> None:
@@ -245,8 +247,3 @@ def _efficiency(t: Translator, measured: Measured) -> None:
         for name, value in (("memory", found.memory), ("compute", found.compute))
     }
     st.markdown(t("gpu.efficiency", **words))
-
-
-def recorded_files() -> list[Path]:
-    """The examples that come with the page."""
-    return sorted(RECORDED.glob("*.json"))
