@@ -1,4 +1,4 @@
-"""The command line: ``python -m calc evaluate|presets|timing``.
+"""The command line: ``python -m calc evaluate|import|presets|timing``.
 
 Exit status 0 for every result, also for one that does not fit; 2 for input
 that cannot be, with the field and the reason on standard error.
@@ -15,8 +15,9 @@ from typing import Any, NoReturn
 
 from calc.errors import CalcError
 from calc.hardware import hardware_ids
+from calc.hf_config import command as import_command
 from calc.link import LinkError, decode_query, encode, query_string
-from calc.presets import load_preset, preset_ids
+from calc.presets import CUSTOM, load_preset, preset_ids
 from calc.report import Report, evaluate
 from calc.scenario import FIELDS, ChoiceField, Field, Scenario
 from calc.timing import command as timing_command
@@ -40,6 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         match options.command:
             case "presets":
                 status = _presets(options.json)
+            case "import":
+                status = _print(import_command.answer(options))
             case "timing":
                 status = _print(timing_command.answer(options))
             case _:
@@ -59,6 +62,10 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, parser_class=_Parser)
     presets = commands.add_parser("presets", help="list the model presets", allow_abbrev=False)
     presets.add_argument("--json", action="store_true", help="ids, names and revisions as JSON")
+    importing = commands.add_parser(
+        "import", help="what a model's config.json says", allow_abbrev=False
+    )
+    import_command.add_options(importing)
     timing = commands.add_parser(
         "timing", help="times of collectives and kernels, and their errors", allow_abbrev=False
     )
@@ -66,6 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     evaluating = commands.add_parser("evaluate", help="compute one scenario", allow_abbrev=False)
     model = evaluating.add_mutually_exclusive_group(required=True)
     model.add_argument("--preset", help="id of a model preset")
+    model.add_argument("--config", help="a model's config.json instead of a preset")
     model.add_argument("--link", help="a share link, or the text after its question mark")
     for field in FIELDS.values():
         evaluating.add_argument(_option(field.name), dest=field.name, help=_allowed(field))
@@ -114,7 +122,13 @@ def _evaluate(options: argparse.Namespace) -> int:
         }
         if "kv_cache_memory_gib" in values and "gpu" in values:
             values.setdefault("cache_memory", "typed")
-        scenario = Scenario(options.preset, **values)
+        if options.config is not None:
+            imported = import_command.import_file(options.config)
+            for notice in imported.warnings:
+                print(f"warning: {notice}", file=sys.stderr)
+            scenario = Scenario(CUSTOM, spec=imported.spec, **values)
+        else:
+            scenario = Scenario(options.preset, **values)
     report = evaluate(scenario)
     if options.json:
         timed = times_json(times(report)) if report.scenario.gpu in hardware_ids() else None

@@ -18,7 +18,6 @@ from calc.items import Item
 from calc.layers import Sharding
 from calc.scenario import Scenario
 from calc.units import GIB
-from calc.weight_formats import CHECKPOINT
 from calc.weights import RankWeights, rank_bytes
 
 
@@ -146,7 +145,7 @@ def engine_report(
     weights = rank_bytes(
         scenario.model_spec,
         scenario.layout,
-        getattr(scenario, "weight_format", CHECKPOINT),
+        scenario.weight_format,
         query_replicated,
         drafting=scenario.speculative_tokens > 0,
     )

@@ -16,6 +16,7 @@ from calc.scenario import FIELDS, Scenario
 from calc.traffic import Options, Step, decode_step, prefill_step
 from calc.traffic.choices import step_options
 from calc.traffic.json import alternative_json, plain, step_json
+from calc.weights_json import weights_json
 
 NOT_COUNTED = (
     "weights",
@@ -81,6 +82,7 @@ class Report:
                 "batch_bytes_per_rank": self.cache.batch.value,
                 "components": [_component(part) for part in stage.components],
             },
+            "weights": weights_json(self.model, self.engine.weights, self.scenario.weight_format),
             "capacity": {
                 "kv_budget_bytes_per_rank": self.fit.budget_bytes,
                 "max_requests": self.fit.max_requests.value,

@@ -22,6 +22,7 @@ from calc.layout import Layout
 from calc.model import ModelSpec
 from calc.presets import CUSTOM, load_preset
 from calc.units import GIB
+from calc.weight_formats import CHECKPOINT, WEIGHT_FORMATS
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +208,7 @@ FIELDS: dict[str, Field] = {
         WholeField("shared_prefix", 0, 0, 2**30),
         ListField("lengths", "off", ("off",), counted=True),
         ListField("pp_layers", "even", ("even",), largest=2048),
+        ChoiceField("weight_format", CHECKPOINT, WEIGHT_FORMATS),
     )
 }
 
@@ -227,6 +229,7 @@ class Scenario:
     and ``mem_fraction_static`` 0 leave the choice to the engine. The first
     ``shared_prefix`` tokens are the same in all requests; ``lengths`` is a mix of
     requests (4096x30-131072x2) and ``pp_layers`` the layers of each stage.
+    ``weight_format`` is one for all matrices, or as the checkpoint stores each.
     """
 
     model: str
@@ -271,6 +274,7 @@ class Scenario:
     shared_prefix: int = 0
     lengths: str = "off"
     pp_layers: str = "even"
+    weight_format: str = CHECKPOINT
     spec: ModelSpec | None = None
 
     def __post_init__(self) -> None:

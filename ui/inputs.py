@@ -15,7 +15,7 @@ from ui.text import Translator
 LAYOUT = ("tp", "dcp", "dp", "pp")
 MAIN = ("engine", *LAYOUT, "context", "batch", "kv_dtype", "kv_cache_memory_gib")
 SECTIONS = {
-    "advanced": ("state_dtype", "conv_dtype", "dcp_backend", "query_replication"),
+    "advanced": ("weight_format", "state_dtype", "conv_dtype", "dcp_backend", "query_replication"),
     "memory": (
         "gpu",
         "gpu_memory_gib",

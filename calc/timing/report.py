@@ -13,7 +13,6 @@ from calc.timing.data import collectives_for, kernel_for
 from calc.timing.errors import error_rows
 from calc.timing.prefill import prefill_time
 from calc.timing.step import StepTime, decode_time
-from calc.weight_formats import CHECKPOINT
 
 if TYPE_CHECKING:
     from calc.report import Report
@@ -40,7 +39,7 @@ def times(report: Report, gpu: Hardware | None = None) -> Times:
     """All times of a report, on its own GPU unless another is named."""
     scenario = report.scenario
     gpu = gpu or gpu_of(scenario)
-    weight_format = getattr(scenario, "weight_format", CHECKPOINT)
+    weight_format = scenario.weight_format
     place = Sharding(
         scenario.tp,
         scenario.dcp,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from calc.scenario import Scenario
 
 
-def step_options(scenario: Scenario, weight_format: str = CHECKPOINT) -> Options:
+def step_options(scenario: Scenario) -> Options:
     """The Options of a scenario; raises CalcError for one that cannot be."""
     model = scenario.model_spec
     if scenario.query_dtype != "bf16":
@@ -26,7 +26,7 @@ def step_options(scenario: Scenario, weight_format: str = CHECKPOINT) -> Options
         query_dtype=scenario.query_dtype,
         moe_backend=scenario.moe_backend,
         dispatch_dtype=scenario.dispatch_dtype,
-        expert_format=stored if weight_format == CHECKPOINT else weight_format,
+        expert_format=stored if scenario.weight_format == CHECKPOINT else scenario.weight_format,
         speculative_tokens=scenario.speculative_tokens,
         sequence_parallel=scenario.sequence_parallel == "on",
         algorithm=next(name for name in ALGORITHMS if name == scenario.collective_algorithm),

@@ -177,6 +177,7 @@ FROZEN = {
     "shared_prefix": 0,
     "lengths": "off",
     "pp_layers": "even",
+    "weight_format": "checkpoint",
 }
 """The default of each key when it was introduced; never change one, add below."""
 
