@@ -13,6 +13,7 @@ from calc.engines.settings import CacheSettings
 from calc.engines.sglang_pool import PoolView, pool_view
 from calc.engines.vllm_blocks import BlockView, Plan, block_view, plan
 from calc.errors import CalcError
+from calc.formats import KV_FORMATS
 from calc.hardware import CUSTOM_GPU, NO_GPU, load_hardware
 from calc.items import Item
 from calc.layers import Sharding
@@ -39,6 +40,19 @@ def cache_settings(scenario: Scenario) -> CacheSettings:
 def conv_drafts(scenario: Scenario) -> int:
     """Draft tokens by which the engine widens convolution windows (vLLM does, SGLang does not)."""
     return scenario.speculative_tokens if scenario.engine == "vllm" else 0
+
+
+def place_of(scenario: Scenario) -> Sharding:
+    """One rank of a scenario: how layout, engine and formats divide what a layer keeps."""
+    return Sharding(
+        scenario.tp,
+        scenario.dcp,
+        scenario.engine_rules,
+        KV_FORMATS[scenario.kv_dtype],
+        scenario.conv_dtype,
+        scenario.state_dtype,
+        conv_drafts(scenario),
+    )
 
 
 def gpu_memory(scenario: Scenario) -> int | None:
@@ -90,17 +104,18 @@ def vllm_plan(scenario: Scenario, place: Sharding) -> Plan:
     return model.kept(key, lambda: plan(model, place, settings, sizes))
 
 
-def vllm_view(made: Plan, held: Cache, budget: Budget) -> BlockView | None:
+def vllm_view(made: Plan, held: Cache, budget: Budget, batch: int) -> BlockView | None:
     """vLLM's blocks for a budget."""
     formulas = [stage.per_request for stage in held.stages]
-    return block_view(made, budget.bytes, formulas, CONTEXT_LIMIT)
+    return block_view(made, budget.bytes, formulas, CONTEXT_LIMIT, batch)
 
 
 def sglang_view(
     scenario: Scenario, place: Sharding, held: Cache, budget: Budget
 ) -> PoolView | None:
     """SGLang's pools for a budget."""
-    return pool_view(held.stages, place, cache_settings(scenario), budget.bytes, CONTEXT_LIMIT)
+    settings = cache_settings(scenario)
+    return pool_view(held.stages, place, settings, budget.bytes, CONTEXT_LIMIT, scenario.batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +169,7 @@ def engine_report(
     view: BlockView | PoolView | None
     if scenario.engine == "vllm":
         made = vllm_plan(scenario, place)
-        view = vllm_view(made, held, budget)
+        view = vllm_view(made, held, budget, scenario.batch)
     else:
         view = sglang_view(scenario, place, held, budget)
     engine = (made, view) if made and isinstance(view, BlockView) else None

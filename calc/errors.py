@@ -90,6 +90,11 @@ MESSAGES: dict[str, str] = {
     "state_dtype_kind": (
         "{field}: {kind} layers cannot keep their state in {given}; allowed: {allowed}"
     ),
+    # what-ifs
+    "whatif_layers": "layers: {first} to {last} is no range of the {layers} layers",
+    "whatif_kv_heads": (
+        "kv_heads: {given} does not divide the {heads} query heads; it may be {allowed}"
+    ),
     # links
     "link_too_long": "link: {length} characters; at most {maximum} are read",
     "link_unreadable": "link: it cannot be read ({reason})",

@@ -124,6 +124,74 @@ def indexer_row_bytes(index_dim: int) -> int:
     return index_dim + exact_div(index_dim, 128) * 4
 
 
+TOKEN_SCALES = f"{VLLM} v1/attention/backends/triton_attn.py customize_spec"
+BLOCK_SCALES = "a scale for every block of elements, inside the row"
+
+
+@formula(unit="B/token", source=TOKEN_SCALES, status=Status.ENGINE)
+def token_head_scales(kv_heads_per_rank: int) -> int:
+    """One float32 scale for K and one for V of each head and token."""
+    return kv_heads_per_rank * 8
+
+
+@formula(unit="B/token", source=BLOCK_SCALES, status=Status.ENGINE)
+def dense_block_scales(kv_heads_per_rank: int, k_dim: int, v_dim: int) -> int:
+    """One fp8 scale for every 16 elements of K and V."""
+    return kv_heads_per_rank * exact_div(k_dim + v_dim, 16)
+
+
+@formula(unit="B/token", source=TOKEN_SCALES, status=Status.ENGINE)
+def latent_pair_scales() -> int:
+    """A pair of float32 scales for a latent row."""
+    return 8
+
+
+@formula(unit="B/token", source=BLOCK_SCALES, status=Status.ENGINE)
+def latent_block_scales(kv_lora_rank: int, rope_dim: int) -> int:
+    """One fp8 scale for every 16 elements of a latent row."""
+    return exact_div(kv_lora_rank + rope_dim, 16)
+
+
+@formula(unit="B/token", source=BLOCK_SCALES, status=Status.ENGINE)
+def latent_fp8_ds_scales(kv_lora_rank: int) -> int:
+    """One float32 scale for every 128 elements of the latent."""
+    return exact_div(kv_lora_rank, 128) * 4
+
+
+@formula(unit="B/token", source=BLOCK_SCALES, status=Status.ENGINE)
+def latent_nvfp4_ds_scales(kv_lora_rank: int) -> int:
+    """One fp8 scale for every 16 elements of the latent."""
+    return exact_div(kv_lora_rank, 16)
+
+
+@formula(unit="B/token", source=BLOCK_SCALES, status=Status.ENGINE)
+def indexer_scales(index_dim: int) -> int:
+    """One float32 scale for every 128 elements of an indexer key."""
+    return exact_div(index_dim, 128) * 4
+
+
+SCALES: dict[str, Formula[Any, Any]] = {
+    "dense_row_bytes_token_scaled": token_head_scales,
+    "dense_row_bytes_int4": token_head_scales,
+    "dense_row_bytes_nvfp4": dense_block_scales,
+    "latent_row_bytes_token_scaled": latent_pair_scales,
+    "latent_row_bytes_int4": latent_pair_scales,
+    "latent_row_bytes_nvfp4": latent_block_scales,
+    "latent_row_bytes_fp8_ds": latent_fp8_ds_scales,
+    "latent_row_bytes_nvfp4_ds": latent_nvfp4_ds_scales,
+    "indexer_row_bytes": indexer_scales,
+}
+"""The part of a row that its scales take, by the row's formula; others carry none."""
+
+
+def scales_of(row: Item) -> Item | None:
+    """The scale bytes inside a row; None where the row holds elements only."""
+    rule = SCALES.get(row.formula.name)
+    if rule is None:
+        return None
+    return rule.item(f"{row.key}.scales", **{name: row.arguments[name] for name in rule.parameters})
+
+
 @dataclass(frozen=True, slots=True)
 class KvFormat:
     """A KV cache format: its dense and its latent row (None: no engine has it there).

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from calc.capacity import Cache, Component, Fit, cache, fit
-from calc.engine_cache import EngineReport, conv_drafts, engine_report
+from calc.engine_cache import EngineReport, engine_report, place_of
 from calc.errors import CalcError
-from calc.formats import KV_FORMATS
 from calc.layers import Growth, Sharding, StateMixer
 from calc.layout import check_layout
 from calc.model import ModelSpec
@@ -120,15 +119,7 @@ def evaluate(scenario: Scenario) -> Report:
     if replicated and not engine.can_replicate_query(model):
         raise CalcError("query_replication", engine=engine.name, backend=backend)
     options = step_options(scenario)
-    place = Sharding(
-        layout.tp,
-        layout.dcp,
-        engine,
-        KV_FORMATS[scenario.kv_dtype],
-        scenario.conv_dtype,
-        scenario.state_dtype,
-        conv_drafts(scenario),
-    )
+    place = place_of(scenario)
     held = cache(model, layout, place, scenario.context, scenario.batch)
     if not held.stage.per_request.value:
         raise CalcError("nothing_kept", given=model.name)

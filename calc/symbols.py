@@ -29,6 +29,8 @@ SYMBOLS: dict[str, str] = {
     "v_dim": r"d_v",
     "kv_lora_rank": r"d_c",
     "rope_dim": r"d_R",
+    "narrow_rank": r"d_c'",
+    "base_elements": r"e_0",
     "index_dim": r"d_I",
     "window": r"w",
     "chunk": r"c",

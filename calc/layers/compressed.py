@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 
 from calc.errors import CalcError
-from calc.formats import indexer_row_bytes
+from calc.formats import SCALES, indexer_row_bytes
 from calc.items import Item, Status, formula
 from calc.layers.base import Growth, Heads, Mixer, Sharding, Store, Tokens, Width
 from calc.layers.tensors import Split, Tensor, by_heads, vector
@@ -26,6 +26,15 @@ def shared_latent_bytes(head_dim: int, element_bytes: int) -> int:
 def shared_latent_bytes_packed(head_dim: int, rope_dim: int) -> int:
     """fp8 but for the rotary part in bf16, an 8-bit scale for every 64 and one of padding."""
     return head_dim - rope_dim + exact_div(head_dim - rope_dim, 64) + 1 + rope_dim * 2
+
+
+@formula(unit="B", source=DEEPSEEK_V4, status=Status.ENGINE)
+def packed_scales(head_dim: int, rope_dim: int) -> int:
+    """An 8-bit scale for every 64 elements in fp8, and one byte of padding."""
+    return exact_div(head_dim - rope_dim, 64) + 1
+
+
+SCALES[shared_latent_bytes_packed.name] = packed_scales
 
 
 class CompressedLatentAttention(Mixer):

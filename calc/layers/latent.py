@@ -29,6 +29,10 @@ class LatentAttention(Mixer):
     attend to the tokens that an indexer chose (DSA). ``query_replication``
     names the engines that can compute the whole DCP group's queries on each
     rank for this model instead of gathering them.
+
+    A layer with ``reads_other_layer`` attends to the rows of an earlier layer and
+    keeps none; without ``down_projection`` it makes its own rows with the
+    projection of an earlier layer, so it keeps as much and weighs less.
     """
 
     kind: Literal["mla"] = "mla"
@@ -40,6 +44,8 @@ class LatentAttention(Mixer):
     q_lora_rank: int | None = Field(None, gt=0, le=2**20)
     sparse: bool = False
     output_gate: bool = False
+    reads_other_layer: bool = False
+    down_projection: bool = True
     query_replication: tuple[Literal["vllm", "sglang"], ...] = ("vllm", "sglang")
 
     @property
@@ -47,11 +53,17 @@ class LatentAttention(Mixer):
         """Elements of one cached row: the latent and the rotary key."""
         return self.kv_lora_rank + self.rope_dim
 
-    def stores(self, place: Sharding) -> tuple[Store, ...]:
+    def row(self, place: Sharding) -> Item:
+        """Bytes of one token's row."""
         kv_format = place.kv_format
         if self.sparse and kv_format.id == "fp8":
             kv_format = KV_FORMATS["fp8_ds_mla"]  # what the engines mean by fp8 here
-        row = kv_format.latent_row(self.kind, self.kv_lora_rank, self.rope_dim)
+        return kv_format.latent_row(self.kind, self.kv_lora_rank, self.rope_dim)
+
+    def stores(self, place: Sharding) -> tuple[Store, ...]:
+        if self.reads_other_layer:
+            return ()
+        row = self.row(place)
         copies = place.tp // place.dcp
         return (Store("latent", self.kind, Growth.GROWING, row, dcp=place.dcp, copies=copies),)
 
@@ -74,10 +86,15 @@ class LatentAttention(Mixer):
                 serving_heads("q_b_proj", query_dim, self.q_lora_rank, Split.QUERY),
             )
         gate = (serving_heads("g_proj", self.v_dim, hidden_size, Split.ROWS),)
+        down: tuple[Tensor, ...] = ()
+        if self.down_projection and not self.reads_other_layer:
+            down = (
+                Tensor("kv_a_proj", "attention", self.row_elements, hidden_size),
+                vector("kv_a_norm", "norm", self.kv_lora_rank),
+            )
         return (
             *query,
-            Tensor("kv_a_proj", "attention", self.row_elements, hidden_size),
-            vector("kv_a_norm", "norm", self.kv_lora_rank),
+            *down,
             # kv_b_proj in two: W_UK joins the query's side, W_UV stays with the local heads
             serving_heads("w_uk", self.nope_dim, self.kv_lora_rank, Split.QUERY),
             serving_heads("w_uv", self.v_dim, self.kv_lora_rank, Split.ROWS),

@@ -217,7 +217,7 @@ class Kernels:
             requests,
             heads,
             tokens,
-            mixer.stores(place)[0].bytes.value,
+            mixer.row(place).value,
             query_tokens,
             (mixer.row_elements, mixer.kv_lora_rank),
         )

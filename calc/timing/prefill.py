@@ -132,7 +132,7 @@ def _mixer(
             k_dim=mixer.nope_dim,
             v_dim=mixer.v_dim,
         )
-        read = (prefix + tokens) * mixer.stores(place)[0].bytes.value
+        read = (prefix + tokens) * mixer.row(place).value
         yield timed(total(f"{key}.all", "FLOP", [attending, writing]), read)
     elif isinstance(mixer, Attention):
         seen = prefix

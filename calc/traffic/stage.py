@@ -147,7 +147,7 @@ class Work:
     def latent_row(self, mixer: LatentAttention) -> Item:
         """Bytes of one cached row."""
         assert self.place is not None
-        return mixer.stores(self.place)[0].bytes
+        return mixer.row(self.place)
 
     def heads_per_rank(self, heads: int) -> int:
         """Query heads that one rank owns."""
