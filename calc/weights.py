@@ -45,6 +45,9 @@ class Groups(Protocol):
     @property
     def ep(self) -> int: ...
 
+    @property
+    def expert_ranks(self) -> int: ...
+
 
 @formula(unit="parameters", source="equal layers hold equally many")
 def parameters_in_layers(layer_parameters: int, layers: int) -> int:
@@ -139,7 +142,7 @@ def rank_bytes(
 ) -> RankWeights:
     """Bytes of weights on one rank of the fullest pipeline stage.
 
-    Experts are spread over ``ep`` ranks (1: split by width over tp instead).
+    Experts are spread over ``ep`` ranks (1: split by width over tp x pcp x dp instead).
     ``drafting`` adds the MTP layers to the last stage.
     """
     if weight_format not in WEIGHT_FORMATS:
@@ -147,7 +150,7 @@ def rank_bytes(
         raise CalcError(
             "not_a_choice", field="weight_format", given=repr(weight_format), allowed=allowed
         )
-    sizes = (groups.tp, groups.dcp, groups.pp, groups.ep, _cut(groups))
+    sizes = (groups.tp, groups.dcp, groups.pp, groups.ep, groups.expert_ranks, _cut(groups))
     key = ("weights.rank_bytes", *sizes, weight_format, query_replicated, drafting)
     return model.kept(
         key, lambda: _rank_weights(model, groups, weight_format, query_replicated, drafting)
@@ -349,7 +352,8 @@ class _Place:
     def shares(self, tensor: Tensor) -> tuple[int, int, int]:
         """Into how many shares rows, columns and copies are divided."""
         tp, ep = self.groups.tp, self.groups.ep
-        width = max(1, tp // ep)
+        # replicas share the experts: without expert parallelism each one is cut over all ranks
+        width = self.groups.expert_ranks // ep
         match tensor.split:
             case Split.ROWS:
                 return min(tp, tensor.most_shares), 1, 1

@@ -9,6 +9,7 @@ import pytest
 from calc.errors import CalcError
 from calc.expressions import FUNCTIONS, filled, filled_python, symbolic
 from calc.items import walk
+from calc.layout import Layout
 from calc.presets import load_preset, preset_ids
 from calc.weight_formats import STORED_FORMATS
 from calc.weights import RankWeights, parameters, rank_bytes
@@ -20,6 +21,10 @@ class Groups:
     dcp: int = 1
     pp: int = 1
     ep: int = 1
+
+    @property
+    def expert_ranks(self) -> int:
+        return max(self.tp, self.ep)
 
 
 # billions of parameters that the model's own implementation (transformers, or the modeling file of
@@ -244,3 +249,14 @@ def test_more_tp_never_makes_a_rank_heavier(preset: str) -> None:
     model = load_preset(preset)
     sizes = [rank_bytes(model, Groups(tp=tp)).total.value for tp in (1, 2, 4, 8)]
     assert sizes == sorted(sizes, reverse=True)
+
+
+def test_replicas_without_expert_parallelism_cut_every_expert_over_all_their_ranks() -> None:
+    model = load_preset("deepseek-v3")
+
+    def experts(layout: Layout) -> int:
+        parts = rank_bytes(model, layout, "bf16").parts
+        return sum(part.item.value for part in parts if part.role == "experts")
+
+    assert experts(Layout(tp=8)) == 4 * experts(Layout(tp=8, dp=4))
+    assert experts(Layout(tp=8, dp=4)) == experts(Layout(tp=8, dp=4, ep=32))
