@@ -57,15 +57,7 @@ def cache_against_context(report: Report, t: Translator) -> go.Figure:
     name = t("chart.share", share=numbers.memory(share))
     figure.add_trace(plot.limit(name, [sizes[0], sizes[-1]], share))
     value = report.cache.stage.per_request.value
-    near_edge = scenario.context * 8 > sizes[-1]
-    figure.add_trace(
-        plot.point(
-            numbers.memory(value),
-            scenario.context,
-            value,
-            "top left" if near_edge else "bottom right",
-        )
-    )
+    figure.add_trace(plot.point(numbers.memory(value), scenario.context, value))
     plot.context_axis(figure, sizes, t)
     seen = [value for line in lines for value in line if value] + [share]
     plot.log_axis(figure, "yaxis", min(seen), max(seen), numbers.memory)
@@ -95,10 +87,7 @@ def batch_against_context(report: Report, without_dcp: Report | None, t: Transla
         figure.add_trace(line)
     fits = t("chart.fits" if report.fit.fits else "chart.fits_not")
     label = t("chart.chosen", batch=numbers.digits(scenario.batch), fits=fits)
-    close_below = report.fit.fits and report.fit.max_requests.value < 2 * scenario.batch
-    side = "bottom left" if close_below else "top left"
-    side = side.replace("left", "right") if scenario.context < sizes[0] * 16 else side
-    figure.add_trace(plot.point(label, scenario.context, scenario.batch, side))
+    figure.add_trace(plot.point(label, scenario.context, scenario.batch))
     plot.context_axis(figure, sizes, t)
     plot.log_axis(figure, "yaxis", 1, max(most), numbers.digits)
     figure.update_layout(yaxis_title=t("chart.requests_per_replica"))

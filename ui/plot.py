@@ -75,17 +75,15 @@ def limit(name: str, x: list[int], y: Number) -> go.Scatter:
     )
 
 
-def point(name: str, x: int, y: Number, side: str) -> go.Scatter:
-    """Where the user stands, named beside the mark."""
+def point(name: str, x: int, y: Number) -> go.Scatter:
+    """Where the user stands, named in the legend, where it covers no line."""
     return go.Scatter(
+        name=name,
         x=[x],
         y=[rounded(y)],
-        mode="markers+text",
+        mode="markers",
         marker={"color": PALETTE[5], "size": 11, "symbol": "diamond"},
-        text=[name],
-        textposition=side,
         hoverinfo="skip",
-        showlegend=False,
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -48,3 +49,12 @@ def shown_text(app: AppTest) -> str:
     """All Markdown, captions and messages of the page."""
     kinds = (app.markdown, app.caption, app.error, app.warning, app.info)
     return "\n".join(str(element.value) for kind in kinds for element in kind)
+
+
+def plain(table: pd.DataFrame) -> pd.DataFrame:
+    """A table's cells and titles without the signs that hold them together."""
+
+    def loose(text: str) -> str:
+        return text.replace("\u00a0", " ").replace("\u2060", "")
+
+    return table.map(loose).rename(columns=loose)

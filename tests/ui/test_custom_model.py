@@ -5,7 +5,7 @@ from streamlit.testing.v1 import AppTest
 
 from calc.link import unpack_spec
 from calc.presets import load_preset, preset_ids
-from tests.ui.conftest import OpenApp, card, headline
+from tests.ui.conftest import OpenApp, card, headline, plain
 from ui.custom_fields import KINDS, SLOTS, can_start_from, part_fields
 
 
@@ -23,7 +23,7 @@ def test_61_layers_of_latent_attention_keep_68_6_kib_a_token(custom: AppTest) ->
     custom.number_input(key="custom.0.count").set_value(61).run()
     assert custom.number_input(key="custom.0.mixer.mla.kv_lora_rank").value == 512
     assert custom.number_input(key="custom.0.mixer.mla.rope_dim").value == 64
-    row = custom.table[0].value.iloc[0]
+    row = plain(custom.table[0].value).iloc[0]
     assert row["Per token, per rank"] == "68.6 KiB (70,272 B)"
     custom.number_input(key="context").set_value(8192).run()
     assert card(custom, "Cache per request") == "549 MiB"

@@ -5,7 +5,7 @@ import json
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from tests.ui.conftest import OpenApp, card, shown_text
+from tests.ui.conftest import OpenApp, card, plain, shown_text
 from ui.state import VIEWS
 from ui.text import LANGUAGES
 
@@ -53,7 +53,7 @@ def test_the_cache_chart_marks_what_was_chosen(app: AppTest) -> None:
     spec = json.loads(app.get("plotly_chart")[0].proto.spec)
     named = [trace.get("name") for trace in spec["data"]]
     assert named[:3] == ["growing", "state", "total"]
-    (point,) = [trace for trace in spec["data"] if trace["mode"] == "markers+text"]
+    (point,) = [trace for trace in spec["data"] if trace["mode"] == "markers"]
     assert (point["x"], point["y"]) == ([131072], [509156000.0])
 
 
@@ -63,7 +63,7 @@ def test_the_eight_stages_of_latent_attention_are_listed(app: AppTest) -> None:
     app.selectbox(key="dcp_backend").set_value("fi_a2a").run()
     app.selectbox(key="query_replication").set_value("off").run()
     app.segmented_control(key="view").set_value("traffic").run()
-    stages = app.table[0].value
+    stages = plain(app.table[0].value)
     assert list(stages["No."]) == ["1", "2", "3", "3", "4", "5", "6", "7", "8"]
     sent = dict(zip(stages["No."], stages["Sent per call"], strict=True))
     assert (sent["4"], sent["6"], sent["8"]) == ("6.19 MB", "5.55 MB", "1.61 MB")
