@@ -77,6 +77,10 @@ MESSAGES: dict[str, str] = {
     "query_dtype": "query_dtype: {given} is not possible here: {reason}",
     "sequence_parallel": "sequence_parallel: {engine} has none of its own for this model",
     "timing_gpu": "gpu: times need a GPU with known rates and links, not {given}; known: {allowed}",
+    "network_unknown": (
+        "gpus_per_node: no network between nodes is known for {gpu}; "
+        "every group must lie within {gpus} GPUs"
+    ),
     "prefill_tokens": (
         "prefill_tokens: {given} tokens do not fit into a context of {context}; at most {context}"
     ),

@@ -304,7 +304,9 @@ def link_budgets(
     transfers = transfer_load.item(
         "link.cache_transfer", request_bytes=request_bytes, requests_per_second=requests_per_second
     )
-    network = gpu.network.value if gpu.network else gpu.link.rate.value
+    if gpu.network is None:
+        raise CalcError("network_unknown", gpu=gpu.id, gpus=step.work.options.gpus_per_node)
+    network = gpu.network.value
     return (
         LinkBudget("node", gpu.link.rate.value, loads(False)),
         LinkBudget("network", network, loads(True) | {"cache_transfer": transfers}),

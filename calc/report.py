@@ -63,6 +63,7 @@ class Report:
                 "revision": self.model.revision,
                 **{name: getattr(self.scenario, name) for name in FIELDS},
                 "dcp_backend_used": self.backend,
+                "moe_backend_used": self.step.moe_backend,
                 "query_replication_used": "on" if self.query_replicated else "off",
             },
             "layout": {

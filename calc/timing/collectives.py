@@ -14,6 +14,7 @@ import math
 from dataclasses import dataclass
 
 from calc.collectives import Collective
+from calc.errors import CalcError
 from calc.hardware import Hardware
 from calc.items import Item, Status, formula
 from calc.timing.data import Borrowed, Curve, Operation, collectives_for
@@ -147,7 +148,9 @@ class Links:
         )
 
     def _network_rate(self) -> float:
-        return self.gpu.network.value if self.gpu.network else self.gpu.link.rate.value
+        if self.gpu.network is None:
+            raise CalcError("network_unknown", gpu=self.gpu.id, gpus=self.gpus_per_node)
+        return self.gpu.network.value
 
     def _point_to_point(self, key: str, payload: float, crosses: bool) -> Item:
         if crosses:

@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from calc.engines import Engine
 from calc.errors import CalcError
 from calc.items import Item, formula, total
-from calc.layers import LatentAttention, Sharding
+from calc.layers import LatentAttention, MoeFfn, Sharding
 from calc.layout import Layout
 from calc.model import Layer, ModelSpec
 from calc.traffic.alternatives import Alternative, alternatives
 from calc.traffic.ends import embedding, gather_boundary, logits, send_boundary, token_broadcast
+from calc.traffic.experts import plan
 from calc.traffic.feed_forward import layer_stages
 from calc.traffic.stage import Options, Stage, Work
 from calc.units import Number, ceil_div
@@ -53,6 +54,13 @@ class Step:
     def sent_per_rank(self) -> Item:
         """What a rank of the pipeline stage sends that sends most."""
         return max(self.per_rank, key=lambda item: item.value)
+
+    @property
+    def moe_backend(self) -> str | None:
+        """How tokens get to experts; None where they are there already or there are none."""
+        if not any(isinstance(ffn, MoeFfn) for layer in self.layers for ffn in layer.ffns):
+            return None
+        return plan(self.work.layout, self.work.engine, self.work.options.moe_backend).backend
 
     @property
     def alternatives(self) -> tuple[Alternative, ...]:

@@ -212,6 +212,13 @@ def test_without_known_rates_there_are_no_times() -> None:
             times(report("llama-3.1-8b", gpu=gpu))
 
 
+def test_a_gpu_without_a_known_network_is_refused_only_across_nodes() -> None:
+    assert times(report("llama-3.1-8b", tp=8, gpu="l4")).decode.total.value > 0
+    with pytest.raises(CalcError, match="no network between nodes is known for l4") as error:
+        times(report("llama-3.1-8b", tp=8, gpu="l4", gpus_per_node=4))
+    assert error.value.code == "network_unknown"
+
+
 # --- The command line -----------------------------------------------------------------------------
 
 
