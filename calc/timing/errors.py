@@ -87,17 +87,23 @@ def typical_error(table: str) -> float:
     return next(row.median for row in error_rows() if row.table == table)
 
 
+NAMES = {
+    "collectives": "collectives within a node",
+    "latent": "MLA decode attention",
+    "heads": "K/V decode attention",
+    "states": "state layers",
+    "deepep": "DeepEP between nodes",
+}
+
+
 def error_table(by_group: bool = False) -> str:
-    """The errors as a Markdown table."""
-    lines = [
-        "| what | group | points | median error | worst | measured by |",
-        "|---|---|---:|---:|---:|---|",
-    ]
-    lines += [
-        f"| {row.table} | {row.group} | {row.points} | {row.median:.1%} | {row.worst:.0%} "
-        f"| {row.source} |"
-        for row in error_rows(by_group)
-    ]
+    """The errors as a Markdown table, and where the measurements are from."""
+    lines = ["| estimate of | points | median error | worst |", "|---|---:|---:|---:|"]
+    for row in error_rows(by_group):
+        name = f"{NAMES[row.table]}: {row.group}" if by_group else NAMES[row.table]
+        lines.append(f"| {name} | {row.points} | {row.median:.1%} | {row.worst:.0%} |")
+    lines.append("")
+    lines += [f"{NAMES[table]}: {source}" for table, source in sources().items()]
     return "\n".join(lines)
 
 

@@ -226,7 +226,7 @@ def test_the_command_prints_the_error_table_and_single_times(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["timing", "--errors"]) == 0
-    assert capsys.readouterr().out.startswith("| what | group |")
+    assert capsys.readouterr().out.startswith("| estimate of | points |")
     arguments = ["--collective", "all_gather", "--bytes", "4194304", "--json"]
     assert main(["timing", "--gpu", "h200", *arguments]) == 0
     assert json.loads(capsys.readouterr().out)["us"] == pytest.approx(41.3, rel=0.3)
