@@ -21,9 +21,11 @@ CONTEXT_LIMIT = 2**40
 
 
 @formula(unit="B", source="each of the tp/dcp DCP groups of a stage holds every token once")
-def rows_per_replica(row_bytes: int, layers: int, held_tokens: Number, tp: int, dcp: int) -> Number:
+def rows_per_replica(
+    row_bytes: int, layers: int, held_tokens: Number, tp: int, dcp: int, pcp: int
+) -> Number:
     """Rows of one request on all ranks of a pipeline stage, copies included."""
-    return row_bytes * layers * held_tokens * exact_div(tp, dcp)
+    return row_bytes * layers * held_tokens * exact_div(tp, dcp) * pcp
 
 
 @formula(unit="B", source="each TP rank holds its part of the state")
@@ -110,7 +112,7 @@ def cache(model: ModelSpec, layout: Layout, place: Sharding, context: int, batch
         "cache.replica",
         "B",
         (
-            _on_replica(component, place, context, f"stage{index}.")
+            _on_replica(component, place, layout.pcp, context, f"stage{index}.")
             for index, stage in enumerate(stages)
             for component in stage.components
         ),
@@ -220,8 +222,8 @@ def longest_context(held: Cache, budget: int | Sequence[int], batch: int) -> int
     return held_by
 
 
-def _on_replica(component: Component, place: Sharding, context: int, prefix: str) -> Item:
-    """All ranks of one pipeline stage, copies included."""
+def _on_replica(component: Component, place: Sharding, pcp: int, context: int, prefix: str) -> Item:
+    """All ranks of one pipeline stage, copies included (pcp ranks all cache every token)."""
     store = component.store
     key = f"{prefix}{store.kind}.{store.name}.replica"
     if store.growth is Growth.STATE:
@@ -235,4 +237,5 @@ def _on_replica(component: Component, place: Sharding, context: int, prefix: str
         held_tokens=store.rows(context),
         tp=place.tp,
         dcp=store.dcp,
+        pcp=pcp,
     )

@@ -293,6 +293,12 @@ def test_prefill_context_parallelism_divides_the_chunk_and_gathers_new_rows() ->
     assert evaluate(Scenario("deepseek-v3", tp=4, pcp=2)).scenario.layout.world_size == 8
 
 
+def test_every_rank_of_a_pcp_group_caches_every_token() -> None:
+    one, two = (report("deepseek-v3", tp=4, pcp=pcp).cache for pcp in (1, 2))
+    assert two.stage.per_request.value == one.stage.per_request.value
+    assert two.per_replica.value == 2 * one.per_replica.value
+
+
 def test_prefill_context_parallelism_is_for_latent_attention_and_without_dcp() -> None:
     refused("llama-3.1-8b", "pcp_kind", pcp=2)
     refused("kimi-k3", "pcp_kind", pcp=2)
