@@ -157,6 +157,8 @@ SYMBOLS: dict[str, str] = {
     "flop_rate": r"\phi",
     "io_bytes": r"x_{io}",
     "memory_rate": r"\beta_m",
+    "split_us": r"t_s",
+    "split_share": r"\sigma",
     "wave_us": r"t_w",
     "waves": r"w",
     "moved_bytes": r"x",

@@ -52,13 +52,17 @@ class Curve(Part):
 class Kernel(Part):
     """One kind of decode kernel.
 
-    ``stream_tb_s`` is what one request (or one KV head of it) reads at most;
-    ``tiles`` are (query rows of a tile, most rows this kernel is used for,
-    TFLOP/s); ``wave_us`` the start of each further wave of thread blocks.
+    ``split_us`` comes on top as the tokens grow beyond ``split_tokens`` and are
+    split over thread blocks; ``stream_tb_s`` is what one request (or one KV head
+    of it) reads at most; ``tiles`` are (query rows of a tile, most rows this
+    kernel is used for, TFLOP/s); ``wave_us`` the start of each further wave of
+    thread blocks.
     """
 
     kind: KernelKind
     launch_us: Positive
+    split_us: float = 0.0
+    split_tokens: Positive = 1.0
     rate_tb_s: Positive
     stream_tb_s: float | None = None
     wave_us: float = 0.0

@@ -41,10 +41,13 @@ def attention_us(
     memory_rate: float,
     wave_us: float,
     waves: Number,
+    split_us: float,
+    split_share: Number,
 ) -> Number:
     """Rows read or arithmetic, whichever takes longer; queries in, outputs out; a launch."""
     return (
         launch_us
+        + split_us * split_share
         + greater(read_bytes / read_rate, flop / flop_rate)
         + io_bytes / memory_rate
         + wave_us * waves
@@ -152,6 +155,8 @@ class Kernels:
             memory_rate=memory_rate,
             wave_us=kernel.wave_us,
             waves=requests * streams * tiles / processors,
+            split_us=kernel.split_us,
+            split_share=tokens / (tokens + kernel.split_tokens),
         )
 
     def convolution(self, requests: Number, channels: int, columns: int, key: str) -> Item:
