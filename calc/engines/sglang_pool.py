@@ -83,6 +83,7 @@ def pool_view(
     settings: CacheSettings,
     budgets: Sequence[int],
     longest: int,
+    batch: int = 1,
 ) -> PoolView | None:
     """The view for a budget per stage; None for a model that keeps no cache."""
     made = [
@@ -93,7 +94,7 @@ def pool_view(
     if not made:
         return None
     least = min(made, key=lambda one: int(one.limiting.requests.value))
-    return least.view(longest)
+    return least.view(longest, batch)
 
 
 class _Stage:
@@ -227,7 +228,7 @@ class _Stage:
             )
         return total("state.drafts", "B", made)
 
-    def view(self, longest: int) -> PoolView:
+    def view(self, longest: int, batch: int) -> PoolView:
         wastes = self._wastes()
         allocated = total("allocated", "B", [self.cache.per_request, *wastes])
         most = self.limiting.requests
@@ -243,7 +244,7 @@ class _Stage:
             wastes,
             int(most.value) >= 1,
             self._short(),
-            self._max_context(longest),
+            self._max_context(longest, batch),
         )
 
     def _wastes(self) -> tuple[Item, ...]:
@@ -298,12 +299,17 @@ class _Stage:
         missing = (int(pool.request.value) - int(pool.size.value)) / self.place.dcp
         return max(1, int(missing * cell))
 
-    def _max_context(self, longest: int) -> int | None:
-        """The longest single request; windows and states do not limit its length."""
-        if any(int(pool.requests.value) < 1 for pool in self.pools if pool.kind != "tokens"):
+    def _max_context(self, longest: int, batch: int) -> int | None:
+        """The longest requests of a batch; windows and states do not limit a length."""
+        others = [pool for pool in self.pools if pool.kind != "tokens"]
+        if any(int(pool.requests.value) < batch for pool in others):
             return 0
         tokens = next((pool for pool in self.pools if pool.kind == "tokens"), None)
-        return None if tokens is None or tokens.size.value >= longest else int(tokens.size.value)
+        if tokens is None:
+            return None
+        page = self.page * self.place.dcp
+        most = int(tokens.size.value) // batch // page * page
+        return None if most >= longest else most
 
 
 def _fit(kind: str, size: Item, each: Item) -> Item:

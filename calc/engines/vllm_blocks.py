@@ -114,7 +114,8 @@ class BlockView:
     ``pool_blocks`` is the least over the stages, ``stages[binding]`` the one
     that sets it. ``formula`` + ``wastes`` = ``allocated``, on that stage, for
     one request. ``tokens`` and ``tokens_by_group`` are the new and the old
-    definition of the log's "GPU KV cache size".
+    definition of the log's "GPU KV cache size". ``max_context`` is for a whole
+    batch of equal requests, ``fits`` for one.
     """
 
     settings: CacheSettings
@@ -181,12 +182,16 @@ def plan(
 
 
 def block_view(
-    made: Plan, budgets: Sequence[int], formula_request: Sequence[Item], longest: int
+    made: Plan,
+    budgets: Sequence[int],
+    formula_request: Sequence[Item],
+    longest: int,
+    batch: int = 1,
 ) -> BlockView | None:
     """The view for a budget per stage; None for a model that keeps no cache.
 
     ``formula_request`` is what the layer formulas count for one request on each
-    stage; ``longest`` bounds the search for the longest request.
+    stage; ``longest`` bounds the search for the longest requests of a batch.
     """
     if not made.grouping.groups:
         return None
@@ -256,7 +261,7 @@ def block_view(
         ),
         short == 0,
         short,
-        longest_request(made, int(pool_blocks.value), longest),
+        longest_request(made, int(pool_blocks.value), longest, batch),
     )
 
 

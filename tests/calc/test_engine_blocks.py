@@ -123,6 +123,11 @@ def test_the_longest_request_is_exact() -> None:
         most = longest_request(plan, view.pool_blocks.value, CONTEXT_LIMIT, batch)
         assert most is not None
         assert batch * plan.request_blocks(most) <= usable < batch * plan.request_blocks(most + 1)
+        assert blocks("gemma-3-27b", context=8192, batch=batch).max_context == most
+    pool = pools("gemma-3-27b", batch=7, block_size=64)
+    tokens = pool.pool("tokens")
+    assert tokens is not None
+    assert pool.max_context == tokens.size.value // 7 // 64 * 64
 
 
 def test_the_stage_with_the_fewest_blocks_binds() -> None:
