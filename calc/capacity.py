@@ -215,7 +215,11 @@ def longest_context(held: Cache, budget: int | Sequence[int], batch: int) -> int
 
     if fits(CONTEXT_LIMIT):
         return None
-    held_by, too_long = 0, CONTEXT_LIMIT
+    # growing rows alone take this many tokens to fill a budget: a first guess, checked
+    slopes = [batch * float(stage.growing_per_token.value) for stage in held.stages]
+    filled = [left / slope for left, slope in zip(budgets, slopes, strict=True) if slope]
+    guess = min(max(int(min(filled, default=CONTEXT_LIMIT)), 0) + 1, CONTEXT_LIMIT)
+    held_by, too_long = (guess, CONTEXT_LIMIT) if fits(guess) else (0, guess)
     while too_long - held_by > 1:
         middle = (held_by + too_long) // 2
         held_by, too_long = (middle, too_long) if fits(middle) else (held_by, middle)

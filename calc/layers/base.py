@@ -22,9 +22,12 @@ Tokens = Annotated[int, Field(gt=0, le=2**30)]
 
 
 class Part(BaseModel):
-    """A piece of a layer, read strictly: no unknown fields, no strings for numbers."""
+    """A piece of a layer, read strictly: no unknown fields, no strings for numbers.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    Its validator is built at first use: most kinds are only ever read as part of a model.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
 class Growth(StrEnum):
