@@ -15,6 +15,7 @@ from calc.hardware import Hardware
 from calc.items import Item, Status, formula
 from calc.layers import (
     Attention,
+    CompressedLatentAttention,
     Growth,
     Indexer,
     LatentAttention,
@@ -200,6 +201,8 @@ class Kernels:
                 requests, query_tokens = requests * query_tokens, 1
                 context = lesser(context, chosen)
             return (self._latent_mixer(mixer, place, requests, context, query_tokens),)
+        if isinstance(mixer, CompressedLatentAttention):
+            return (self._compressed_mixer(mixer, place, requests, context, query_tokens),)
         if isinstance(mixer, Indexer):
             return (self._indexer(mixer, place, requests, context, query_tokens),)
         if isinstance(mixer, Attention):
@@ -225,6 +228,31 @@ class Kernels:
             mixer.row(place).value,
             query_tokens,
             (mixer.row_elements, mixer.kv_lora_rank),
+        )
+
+    def _compressed_mixer(
+        self,
+        mixer: CompressedLatentAttention,
+        place: Sharding,
+        requests: Number,
+        context: Number,
+        query_tokens: int,
+    ) -> Item:
+        """The window's rows, and of the compressed ones those chosen (or all)."""
+        tokens = lesser(context, mixer.window)
+        if mixer.compress_ratio:
+            compressed = context // mixer.compress_ratio
+            if mixer.index_top_k:
+                compressed = lesser(compressed, mixer.index_top_k)
+            tokens = tokens + compressed
+        return self.latent(
+            requests,
+            exact_div(mixer.heads, place.tp),
+            tokens,
+            mixer.stores(place)[0].bytes.value,
+            query_tokens,
+            (mixer.head_dim, mixer.head_dim),
+            f"{mixer.kind}.attention.us",
         )
 
     def _indexer(

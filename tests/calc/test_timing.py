@@ -197,6 +197,13 @@ def test_every_stage_that_communicates_takes_time() -> None:
         assert all(part.each.value > 0 for part in timed)
 
 
+@pytest.mark.parametrize("preset", ["deepseek-v4-flash", "falcon-h1-34b", "jamba-1.5-mini"])
+def test_every_kind_of_mixer_takes_time(preset: str) -> None:
+    found = report(preset, gpu="h200", context=100_000)
+    timed = {part.kind for part in times(found).decode.parts if part.group != "products"}
+    assert timed == {mixer.kind for mixer in found.model.mixers}
+
+
 def test_a_longer_prefix_and_a_longer_chunk_take_longer() -> None:
     def chunk(context: int, new: int) -> float:
         found = times(report("deepseek-v3", tp=8, gpu="h200", context=context, prefill_tokens=new))
