@@ -2,11 +2,12 @@
 
 import streamlit as st
 
-from ui import about, custom_model, errors, inputs, page, state
+from ui import about, config_import, custom_model, errors, inputs, page, state
 from ui.text import Translator
-from ui.views import capacity, gpu, traffic
+from ui.views import capacity, gpu, model, traffic
 
 VIEWS = {
+    "model": model.draw,
     "capacity": capacity.draw,
     "traffic": traffic.draw,
     "gpu": gpu.draw,
@@ -27,6 +28,7 @@ state.write_link(result)
 
 page.header(t, result)
 page.notice(t, result)
+config_import.draw(t)
 if result.report is not None:
     page.cards(t, result.report)
 custom_model.draw(t)

@@ -19,6 +19,8 @@ from calc.layers import MIXERS, DenseFfn, MoeFfn, Part
 from calc.layers.base import Block
 from calc.model import Layer, ModelSpec, read_model
 from calc.presets import CUSTOM
+from calc.whatif import BASE
+from ui.names import PLAIN
 
 MAX_GROUPS = 6
 NONE = "none"
@@ -153,13 +155,16 @@ def read() -> ModelSpec:
 def data() -> dict[str, Any]:
     """The same as plain data, whether it is valid or not."""
     base = st.session_state.get("_custom_base", {})
-    return base | {
-        "id": CUSTOM,
-        "name": "Custom",
-        "hidden_size": value(TYPICAL["hidden_size"], "hidden_size"),
-        "vocab_size": value(TYPICAL["vocab_size"], "vocab_size"),
-        "layers": tuple(_group_data(group) for group in range(group_count())),
-    }
+    return (
+        {"name": PLAIN}
+        | base
+        | {
+            "id": CUSTOM,
+            "hidden_size": value(TYPICAL["hidden_size"], "hidden_size"),
+            "vocab_size": value(TYPICAL["vocab_size"], "vocab_size"),
+            "layers": tuple(_group_data(group) for group in range(group_count())),
+        }
+    )
 
 
 def _group_data(group: int) -> dict[str, Any]:
@@ -206,11 +211,19 @@ def write(spec: ModelSpec, merge: bool = False) -> None:
         for name, info in ModelSpec.model_fields.items()
         if name not in plain and getattr(spec, name) != info.get_default()
     }
+    st.session_state["_custom_base"] |= {"name": spec.name, "sources": _base(spec)}
     st.session_state[key("hidden_size")] = spec.hidden_size
     st.session_state[key("vocab_size")] = spec.vocab_size
     st.session_state[key("groups")] = len(layers)
     for group, layer in enumerate(layers):
         _write_group(group, layer)
+
+
+def _base(spec: ModelSpec) -> dict[str, str]:
+    """Which preset a custom model was made of, if it was."""
+    if spec.id != CUSTOM:
+        return {BASE: spec.id}
+    return {name: text for name, text in spec.sources.items() if name == BASE}
 
 
 def _write_group(group: int, layer: Layer) -> None:

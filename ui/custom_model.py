@@ -23,7 +23,11 @@ def draw(t: Translator) -> None:
     """The editor of a custom model, or the offer to make one of the chosen preset."""
     if st.session_state["model"] != CUSTOM:
         return
-    with st.expander(t("custom.title"), expanded=True, icon=":material/edit:"):
+    with st.expander(
+        t("custom.title"),
+        expanded=not st.session_state.get("_custom_folded", False),
+        icon=":material/edit:",
+    ):
         if st.session_state.get("_custom_fixed") is not None:
             st.markdown(t("custom.fixed"))
             return

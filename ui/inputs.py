@@ -8,7 +8,7 @@ from calc.engines import ENGINES
 from calc.layers import StateMixer
 from calc.presets import CUSTOM, load_preset, preset_ids
 from calc.scenario import FIELDS, ChoiceField, ListField, SizeField, WholeField
-from ui import custom_model, state
+from ui import config_import, custom_model, state
 from ui.numbers import tokens
 from ui.text import Translator
 
@@ -53,6 +53,7 @@ def draw(t: Translator) -> None:
         on_change=state.settle,
     )
     custom_model.offer(t)
+    config_import.offer(t)
     field(t, "engine")
     with st.grid(2, min_column_width=80, gap="small"):
         for name in LAYOUT:

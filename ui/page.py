@@ -9,7 +9,7 @@ import streamlit as st
 
 from calc.report import Report
 from calc.scenario import Scenario
-from ui import errors, numbers, state, tables
+from ui import errors, names, numbers, state, tables
 from ui.inputs import option
 from ui.text import LANGUAGES, Translator
 
@@ -42,8 +42,8 @@ def header(t: Translator, result: state.Result) -> None:
 
 
 def summary(t: Translator, scenario: Scenario) -> str:
-    """The scenario in one line; a custom model's own name is never written out."""
-    name = t("model.custom") if scenario.spec is not None else scenario.model_spec.name
+    """The scenario in one line."""
+    name = names.model(t, scenario.model_spec, custom=scenario.spec is not None)
     sizes = [f"TP {scenario.tp}", f"DCP {scenario.dcp}"]
     sizes += [f"PCP {scenario.pcp}"] if scenario.pcp > 1 else []
     sizes += [f"DP {scenario.dp}"] if scenario.dp > 1 else []

@@ -16,6 +16,7 @@ import streamlit as st
 
 from calc.errors import CalcError
 from calc.link import LinkError, Opened, decode, encode, query_string
+from calc.model import ModelSpec
 from calc.presets import CUSTOM, load_preset
 from calc.report import Report, evaluate
 from calc.scenario import FIELDS, NumberField, Scenario
@@ -24,7 +25,8 @@ from ui.remedy import remedy
 from ui.text import LANGUAGES
 
 START = Scenario("kimi-k3", tp=8, dcp=8, batch=64, context=131072)
-VIEWS = ("capacity", "traffic", "gpu", "about")
+VIEWS = ("model", "capacity", "traffic", "gpu", "about")
+START_VIEW = "capacity"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ def _open(address: dict[str, list[str]], first: bool) -> None:
     params = dict(address)
     problems: list[CalcError] = []
     lang = _word(params, "lang", tuple(LANGUAGES), _locale(), problems)
-    view = _word(params, "view", VIEWS, VIEWS[0], problems)
+    view = _word(params, "view", VIEWS, START_VIEW, problems)
     opened, scenario = None, START
     if params:
         try:
@@ -240,4 +242,13 @@ def start_from_preset() -> None:
     """Turn the chosen preset into a custom model (a callback)."""
     spec = load_preset(st.session_state["model"])
     custom_fields.write(spec, merge=True)
+    st.session_state["_custom_folded"] = False
     st.session_state["model"] = CUSTOM
+
+
+def use(spec: ModelSpec) -> None:
+    """Show a custom model that was read or changed elsewhere (a callback); its editor is folded."""
+    custom_fields.write(spec)
+    st.session_state["_custom_folded"] = True
+    st.session_state["model"] = CUSTOM
+    settle()

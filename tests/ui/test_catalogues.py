@@ -59,6 +59,14 @@ GIVEN_BY_DATA = [
     "word",
     "card",
     "inputs",
+    "claim",
+    "compare",
+    "granularity",
+    "hub",
+    "config",
+    "model",
+    "role",
+    "whatif",
 ]
 """First parts of ids whose last part comes from data."""
 
