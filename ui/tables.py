@@ -41,8 +41,6 @@ def held_together(text: str) -> str:
             made, run = made + letter, 0
         elif letter == " ":
             made += NO_BREAK_SPACE
-        elif letter == "-":
-            made += letter + NO_BREAK
         elif WIDE.match(letter) and WIDE.match(before) and made and run <= LEAST_LETTERS:
             made += NO_BREAK + letter
         else:
