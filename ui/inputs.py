@@ -52,8 +52,9 @@ def draw(t: Translator) -> None:
         help=t("help.model"),
         on_change=state.settle,
     )
-    custom_model.offer(t)
-    config_import.offer(t)
+    with st.container(gap=None):
+        custom_model.offer(t)
+        config_import.offer(t)
     field(t, "engine")
     with st.grid(2, min_column_width=80, gap="small"):
         for name in LAYOUT:

@@ -19,7 +19,9 @@ COLUMNS = (24, 48, 96, 192)
 MOST_ROWS = 10
 MIXER_COLOURS = [plot.PALETTE[index] for index in (0, 1, 2, 3, 4, 5, 8, 9)]
 FFN_COLOURS = {"dense": plot.PALETTE[6], "moe": plot.PALETTE[7]}
-ROW_PIXELS, FRAME_PIXELS, STAGE_GAP = 34, 96, 0.35
+ROW_PIXELS, FRAME_PIXELS, STAGE_GAP = 34, 40, 0.35
+LEGEND_PIXELS = 16
+"""For each name of the legend, which stand one below the other on a phone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ def draw_map(report: Report, t: Translator) -> go.Figure:
     figure.update_layout(
         barmode="overlay",
         bargap=0,
-        height=round(FRAME_PIXELS + ROW_PIXELS * bottom),
+        height=round(FRAME_PIXELS + ROW_PIXELS * bottom + LEGEND_PIXELS * len(figure.data)),
         hovermode="closest",
         xaxis={
             "range": [0.4, columns + 0.6],

@@ -6,7 +6,7 @@ import streamlit as st
 
 from calc.capacity import mixer_counts
 from calc.items import Item
-from calc.layers import LatentAttention
+from calc.layers import Attention, LatentAttention
 from calc.report import Report
 from calc.whatif import Alternative, alternatives, compared_mixer
 from ui import numbers, tables
@@ -24,7 +24,7 @@ def draw(t: Translator, report: Report) -> None:
         return
     latent = isinstance(mixer, LatentAttention)
     layers = mixer_counts(report.model.layers)[mixer]
-    rows = [_row(t, made, layers) for made in alternatives(mixer)]
+    rows = [_row(t, made, layers) for made in different(mixer)]
     tables.draw(rows, t("model.section.compare"))
     if isinstance(mixer, LatentAttention):
         widths = {"k": mixer.nope_dim + mixer.rope_dim, "v": mixer.v_dim}
@@ -44,16 +44,39 @@ def draw(t: Translator, report: Report) -> None:
     tables.draw(claims, t("compare.claims"))
 
 
+def different(mixer: LatentAttention | Attention) -> list[Alternative]:
+    """The model's own kind, then those that keep another number of elements."""
+    found: dict[int, Alternative] = {}
+    for made in alternatives(mixer):
+        found.setdefault(int(made.elements.value), made)
+    return list(found.values())
+
+
 def _row(t: Translator, made: Alternative, layers: int) -> tables.Row:
-    name = t(f"compare.{made.name}", kv_heads=made.kv_heads)
     size = int(made.bytes.value)
     return {
-        t("column.kind"): f"**{name}**" if made.name == "own" else name,
+        t("column.kind"): _called(t, made),
         t("column.elements"): numbers.digits(made.elements.value),
         t("column.bytes_layer"): numbers.exact(size),
         t("column.bytes_layers"): numbers.memory(size * layers),
         t("column.fewer"): f"{numbers.significant(made.ratio.value)} ×",
     }
+
+
+def _called(t: Translator, made: Alternative) -> str:
+    name = t(f"compare.{_kind(made)}", kv_heads=made.kv_heads)
+    return f"**{t('compare.own', kind=name)}**" if made.name == "own" else name
+
+
+def _kind(made: Alternative) -> str:
+    """Which kind the model's own attention is."""
+    if made.name != "own":
+        return made.name
+    if made.elements.formula.name == "latent_elements":
+        return "mla"
+    if made.kv_heads == 1:
+        return "mqa"
+    return "mha" if made.ratio.value == 1 else "gqa"
 
 
 def derived(report: Report) -> dict[str, Item]:

@@ -142,8 +142,13 @@ def _active(t: Translator, active: int) -> str:
 
 
 def _widths(t: Translator, row: KindRow) -> str:
-    """The fields that a kind must have, each by its name."""
-    fields = [field for field in part_fields(row.part.kind) if field.required]
+    """The sizes of a kind, each by its name; optional ones where they are set."""
+    fields = [
+        field
+        for field in part_fields(row.part.kind)
+        if field.required
+        or (field.type == "whole" and getattr(row.part, field.name) not in (None, field.start))
+    ]
     return ", ".join(
         t(
             "model.width",
@@ -194,11 +199,11 @@ def _parameters(t: Translator, report: Report) -> list[tables.Row]:
             {
                 t("column.part"): t(f"role.{role}"),
                 t("column.parameters"): parameter_count(t, _sum(by_role[role])),
-                t("column.share"): f"{100 * _sum(by_role[role]) / whole:.2g} %",
+                t("column.share"): _percent(_sum(by_role[role]) / whole),
                 t("column.active"): parameter_count(
                     t, sum(int(part.active.value) for part in by_role[role])
                 ),
-                t("column.on_rank"): numbers.memory(sum(int(p.item.value) for p in mine)),
+                t("column.on_rank"): _on_rank(mine),
                 t("column.stored_as"): ", ".join(sorted({part.format for part in mine})) or "–",
                 t("column.held_twice"): _twice(mine),
             }
@@ -222,6 +227,14 @@ def _no_draft(part: RankPart) -> bool:
 
 def _sum(found: list[WeightPart]) -> int:
     return sum(int(part.total.value) for part in found)
+
+
+def _percent(share: float) -> str:
+    return f"{numbers.significant(100 * share)} %" if share >= 0.0001 else "< 0.01 %"
+
+
+def _on_rank(found: list[RankPart]) -> str:
+    return numbers.memory(sum(int(part.item.value) for part in found)) if found else "–"
 
 
 def _twice(found: list[RankPart]) -> str:
