@@ -22,6 +22,7 @@ from gpu.guard import BusyError, end_after, only_one
 from gpu.progress import fail, say
 
 TIME_LIMIT_S = 90.0
+CALIBRATION_LIMIT_S = 240.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -48,7 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     scenario = scenario_options.scenario(options)
     with only_one():
-        end_after(options.time_limit)
+        calibrating = CALIBRATION_LIMIT_S if options.calibrate else TIME_LIMIT_S
+        end_after(options.time_limit or calibrating)
         result = _measure(options, scenario)
     if options.out:
         Path(options.out).write_text(result + "\n", encoding="utf-8")
@@ -76,7 +78,7 @@ def _measure(options: argparse.Namespace, scenario: Any) -> str:
 def _collectives(options: argparse.Namespace) -> int:
     """One rank of a run over several processes; rank 0 prints the rows."""
     scenario = scenario_options.scenario(options)
-    end_after(options.time_limit, with_parent=options.store is not None)
+    end_after(options.time_limit or TIME_LIMIT_S, with_parent=options.store is not None)
     import torch.distributed as dist
 
     from gpu.collective_plan import calls_for
@@ -118,7 +120,7 @@ def _parser() -> argparse.ArgumentParser:
     ranks.add_argument("--backend", choices=("nccl", "gloo"), default="nccl")
     ranks.add_argument("--store", help="a file to meet at, instead of torchrun's address")
     for command in (run, ranks):
-        command.add_argument("--time-limit", type=float, default=TIME_LIMIT_S, help="seconds")
+        command.add_argument("--time-limit", type=float, help="seconds; 90, calibrating 240")
         command.add_argument("--json", action="store_true", help="the only form there is")
     return parser
 

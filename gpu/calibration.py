@@ -28,6 +28,7 @@ SHAPES: tuple[AttentionShape, ...] = (
     _latent(32, 49_152, 128),
     _latent(48, 6_144, 128),
     _latent(24, 2_048, 128),
+    _latent(6, 6_144, 64),
     _latent(2, 512, 32),
     _latent(2, 256, 128),
     _grouped(48, 49_152, 4, 1, 128),
@@ -35,5 +36,6 @@ SHAPES: tuple[AttentionShape, ...] = (
     _grouped(24, 12_288, 16, 4, 128),
     _grouped(48, 2_048, 16, 2, 64),
     _grouped(32, 256, 4, 1, 64),
+    _grouped(48, 64, 4, 1, 64),
     _grouped(16, 192, 8, 2, 128),
 )
