@@ -18,6 +18,7 @@ WORKDIR /app
 COPY .streamlit/config.toml .streamlit/
 COPY app.py ./
 COPY calc/ calc/
+COPY gpu/ gpu/
 COPY presets/ presets/
 COPY ui/ ui/
 RUN python -m compileall -q app.py calc ui
