@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import accumulate
+from math import gcd
 
 from calc.engines.settings import CacheSettings
 from calc.engines.vllm_groups import PLANNING, Group, Grouping, make_groups
 from calc.engines.vllm_pages import Alignment, make_pages, unify
-from calc.engines.vllm_request import blocks_rule, group_blocks
+from calc.engines.vllm_request import blocks_rule, group_blocks, growth
 from calc.engines.vllm_waste import Request, request_wastes
 from calc.items import Item, Status, formula, total
 from calc.layers import Growth, Sharding
@@ -266,19 +268,48 @@ def block_view(
 
 
 def longest_request(made: Plan, pool_blocks: int, longest: int, batch: int = 1) -> int | None:
-    """Most tokens of each of ``batch`` requests; None where ``longest`` still fits, 0 for none."""
-    usable = pool_blocks - 1
+    """Most tokens of each of ``batch`` requests; None where ``longest`` still fits, 0 for none.
+
+    Blocks are added only where a group's last one is full, so the answer is a
+    multiple of what all groups' blocks have in common. Rounding up costs each
+    group less than a block, which leaves a short piece to search.
+    """
+    most = (pool_blocks - 1) // batch
+    steps = [step for group in made.grouping.groups if (step := growth(group, made.in_flight))]
 
     def fits(context: int) -> bool:
-        return batch * made.request_blocks(context) <= usable
+        return made.request_blocks(context) <= most
 
+    if not fits(1):
+        return 0
     if fits(longest):
         return None
-    held, too_long = 0, longest
-    while too_long - held > 1:
-        middle = (held + too_long) // 2
-        held, too_long = (middle, too_long) if fits(middle) else (held, middle)
-    return held
+    left = most - made.request_blocks(0)
+    unit = gcd(*(tokens for tokens, _ in steps))
+    low = filled_by(steps, left - len(steps)) // unit
+    high = min(filled_by(steps, left) // unit + 1, longest // unit + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle * unit) else (low, middle)
+    return low * unit
+
+
+def filled_by(steps: Sequence[tuple[int, int | None]], blocks: int) -> int:
+    """Tokens, rounded down, of a request that fills so many blocks: (tokens a block, their limit).
+
+    >>> filled_by([(16, None)], 3), filled_by([(16, None), (16, 32)], 6)
+    (48, 64)
+    """
+    held = Fraction(max(blocks, 0))
+    slope = sum((Fraction(1, tokens) for tokens, _ in steps), Fraction(0))
+    start = 0
+    for limit, tokens in sorted((limit, tokens) for tokens, limit in steps if limit is not None):
+        if held <= slope * (limit - start):
+            break
+        held -= slope * (limit - start)
+        slope -= Fraction(1, tokens)
+        start = limit
+    return start + int(held / slope) if slope else start
 
 
 def smallest_block(groups: Sequence[Group], context: int) -> int:

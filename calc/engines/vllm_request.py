@@ -84,3 +84,21 @@ def blocks_rule(
             return chunk_blocks, common | {"chunk": lead.limit, "in_flight": in_flight}
         case _:
             return full_blocks, common | {"dcp": lead.store.dcp}
+
+
+def growth(group: Group, in_flight: Item | int) -> tuple[int, int | None] | None:
+    """(tokens that fill a block, tokens beyond which no block is added); None for states.
+
+    The same rules as ``blocks_rule``, for searches.
+    """
+    lead = group.lead
+    scheduled = int(in_flight.value) if isinstance(in_flight, Item) else in_flight
+    match lead.growth:
+        case Growth.STATE:
+            return None
+        case Growth.WINDOW:
+            return lead.block_tokens, lead.limit - 1 + scheduled
+        case Growth.CHUNK:
+            return lead.block_tokens, lead.limit + scheduled
+        case _:
+            return lead.block_tokens * lead.store.dcp, None

@@ -126,7 +126,7 @@ def peak_blocks(
     rules: list[GroupRule], length: int, batch_tokens: int, concurrent: int, prompt: int
 ) -> list[int]:
     """The most blocks that one request holds in each group while it runs."""
-    pool = Pool(10**6)
+    pool = Pool(1 + sum(length + rule.states for rule in rules))  # a token a block needs no more
     request = Request(rules, pool, concurrent)
     request.run(length, batch_tokens, prompt)
     return request.peak_by_group
@@ -137,12 +137,16 @@ def admit(
 ) -> int:
     """How many of these requests, run one after the other and kept, the pool holds at their peak.
 
-    Each is run alone to its full length; what it held at its peak is then kept for it.
+    Each length is run alone to its end; what it held at its peak is then kept for it.
     """
     pool = Pool(pool_blocks)
+    peaks = {
+        length: sum(peak_blocks(rules, length, batch_tokens, concurrent, length))
+        for length in set(lengths)
+    }
     admitted = 0
     for length in lengths:
-        need = sum(peak_blocks(rules, length, batch_tokens, concurrent, length))
+        need = peaks[length]
         if need > len(pool.free):
             return admitted
         for _ in range(need):

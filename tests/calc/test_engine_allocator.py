@@ -110,3 +110,29 @@ def test_a_released_request_gives_all_its_blocks_back() -> None:
 def test_a_pool_that_is_empty_says_so() -> None:
     with pytest.raises(OutOfBlocksError):
         Request([GroupRule("full", 1)], Pool(4), 1).run(9, 1, 9)
+
+
+@pytest.mark.slow
+@given(
+    length=st.integers(1, 20_000),
+    block=st.sampled_from([1, 16, 64]),
+    window=st.integers(1, 2048),
+    batch=st.integers(1, 4096),
+    concurrent=st.integers(1, 3),
+    prompt_share=st.floats(0, 1),
+)
+@settings(max_examples=60, deadline=None)
+def test_the_caps_hold_for_long_requests_too(
+    length: int, block: int, window: int, batch: int, concurrent: int, prompt_share: float
+) -> None:
+    """As above, at sizes that engines serve: full attention, a window and a chunk at once."""
+    rules = [
+        GroupRule("full", block),
+        GroupRule("window", block, reach=window),
+        GroupRule("chunk", block, reach=block * 16),
+    ]
+    prompt = max(1, int(length * prompt_share))
+    full, windowed, chunked = peak_blocks(rules, length, batch, concurrent, prompt)
+    assert full == full_blocks(length, 1, block)
+    assert windowed <= window_blocks(length, window, concurrent * batch, block)
+    assert chunked <= chunk_blocks(length, block * 16, concurrent * batch, block)

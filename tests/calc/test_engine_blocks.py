@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from calc.capacity import CONTEXT_LIMIT
 from calc.engines.settings import CacheSettings
 from calc.engines.sglang_pool import PoolView
-from calc.engines.vllm_blocks import BlockView, longest_request
+from calc.engine_cache import place_of, vllm_plan
+from calc.engines.vllm_blocks import BlockView, Plan, longest_request
 from calc.engines.vllm_groups import approximate_gcd, group_size
 from calc.items import walk
 from calc.layers import SlidingWindowAttention
@@ -262,3 +265,52 @@ def test_the_whole_report_takes_under_five_milliseconds() -> None:
         reports.append(evaluate(Scenario("kimi-k3", tp=8, dcp=8, context=context)))
     assert (time.perf_counter() - start) / 20 < 0.05
     assert evaluate(scenario).engine.view is not None
+
+
+def plain_search(made: Plan, pool_blocks: int, longest: int, batch: int) -> int | None:
+    """The most tokens by halving alone, as the definition says."""
+    low, high = 0, longest + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if batch * made.request_blocks(middle) <= pool_blocks - 1:
+            low = middle
+        else:
+            high = middle
+    return None if low == longest else low
+
+
+@given(
+    preset=st.sampled_from(
+        ["kimi-k3", "gemma-3-27b", "gpt-oss-20b", "llama-4-scout", "deepseek-v4-flash", "bamba-9b"]
+    ),
+    tp=st.sampled_from([1, 8]),
+    dcp=st.sampled_from([1, 8]),
+    batched=st.integers(1, 20_000),
+    caching=st.sampled_from(["on", "off"]),
+    hybrid=st.sampled_from(["on", "off"]),
+    pool=st.one_of(st.integers(0, 3000), st.integers(0, 2**40)),
+    longest=st.one_of(st.integers(1, 50_000), st.just(CONTEXT_LIMIT)),
+    batch=st.integers(1, 300),
+)
+def test_the_longest_request_is_the_one_that_halving_finds(
+    preset: str,
+    tp: int,
+    dcp: int,
+    batched: int,
+    caching: str,
+    hybrid: str,
+    pool: int,
+    longest: int,
+    batch: int,
+) -> None:
+    assume(dcp <= tp and (dcp == 1 or preset == "kimi-k3"))
+    scenario = Scenario(
+        preset,
+        tp=tp,
+        dcp=dcp,
+        max_num_batched_tokens=batched,
+        prefix_caching=caching,
+        hybrid_kv_manager=hybrid,
+    )
+    made = vllm_plan(scenario, place_of(scenario))
+    assert longest_request(made, pool, longest, batch) == plain_search(made, pool, longest, batch)
