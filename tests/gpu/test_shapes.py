@@ -1,6 +1,8 @@
 """What one rank works on in a scenario, and the least time that takes. No torch."""
 
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +15,7 @@ from gpu.floors import Ceilings, attention_floor, state_floor, verdict
 from gpu.shapes import AttentionShape, plan, tile_rows
 from gpu.stages import latent_stages
 
+ROOT = Path(__file__).resolve().parents[2]
 H200 = Ceilings(read=4.606e12, copy=4.28e12, gemm=811e12)
 K3 = Scenario("kimi-k3", tp=8, dcp=8, batch=64, context=2**20)
 
@@ -128,5 +131,10 @@ def test_stages_of_a_dcp_rank() -> None:
     assert latent_stages(Scenario("llama-3.1-8b")) == []
 
 
-def test_shapes_need_no_torch() -> None:
-    assert "torch" not in sys.modules
+def test_shapes_and_the_command_line_load_without_torch() -> None:
+    modules = "gpu.shapes, gpu.floors, gpu.stages, gpu.collective_plan, gpu.__main__, ui.bench"
+    code = f"import sys, {modules}; print('torch' in sys.modules, 'triton' in sys.modules)"
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert run.stdout.split() == ["False", "False"]
