@@ -9,9 +9,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from calc.capacity import CONTEXT_LIMIT
+from calc.engine_cache import place_of, vllm_plan
 from calc.engines.settings import CacheSettings
 from calc.engines.sglang_pool import PoolView
-from calc.engine_cache import place_of, vllm_plan
 from calc.engines.vllm_blocks import BlockView, Plan, longest_request
 from calc.engines.vllm_groups import approximate_gcd, group_size
 from calc.items import walk
