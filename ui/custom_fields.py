@@ -13,7 +13,6 @@ from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
 import streamlit as st
-from annotated_types import Ge, Gt, Le
 
 from calc.layers import MIXERS, DenseFfn, MoeFfn, Part
 from calc.layers.base import Block
@@ -115,13 +114,10 @@ def _field(kind: str, name: str) -> PartField:
 
 def _bounds(constraints: list[Any]) -> tuple[int, int]:
     minimum, maximum = 0, 2**20
-    for bound in constraints:
-        if isinstance(bound, Gt):
-            minimum = int(bound.gt) + 1  # type: ignore[call-overload]
-        elif isinstance(bound, Ge):
-            minimum = int(bound.ge)  # type: ignore[call-overload]
-        elif isinstance(bound, Le):
-            maximum = int(bound.le)  # type: ignore[call-overload]
+    for bound in constraints:  # each has gt, ge or le
+        minimum = getattr(bound, "gt", minimum - 1) + 1
+        minimum = getattr(bound, "ge", minimum)
+        maximum = getattr(bound, "le", maximum)
     return minimum, maximum
 
 
