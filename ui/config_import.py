@@ -143,7 +143,7 @@ def _fetched() -> None:
 def read(text: str | bytes, source: str) -> None:
     """Read a config and show its model, or keep why it cannot be read."""
     try:
-        imported = read_config(text, name=names.tidy(source.rpartition("/")[2], PASTED))
+        imported = imported_from(text, source)
     except CalcError as error:
         st.session_state[FAULT] = error
         return
@@ -152,6 +152,11 @@ def read(text: str | bytes, source: str) -> None:
     st.session_state[KEPT] = Kept(imported, source)
     st.session_state["view"] = "model"
     state.use(imported.spec)
+
+
+def imported_from(text: str | bytes, source: str) -> Imported:
+    """The model in a config, named after the file or the repository."""
+    return read_config(text, name=names.tidy(source.rpartition("/")[2], PASTED))
 
 
 # --- how it was read ----------------------------------------------------------------------------

@@ -12,22 +12,48 @@ from calc.symbols import SYMBOLS
 from ui.errors import slug
 from ui.text import Translator
 
+TENSOR = re.compile(r"\.([a-z0-9_]{1,40})(?:\.rows|\.columns|\.copies)?$")
+OF_TENSORS = {"tensor_parameters", "head_rows", "share_of"} | {
+    f"weight_bytes_{name}" for name in ("bf16", "fp8", "mxfp4", "nvfp4", "int4")
+}
+"""Formulas of single tensors, which are named after what they compute."""
+
 
 def draw(t: Translator, item: Item) -> None:
     """All steps that lead to one number, the parts before what is made of them."""
     for number, step in enumerate(walk(item), start=1):
-        with st.container(gap="xxsmall"):
-            st.markdown(f"**{number} · {label(t, step)}**")
-            st.markdown(f"{worked(step)} {unit(t, step)}")
-            st.caption(_footnote(t, step))
+        _draw_step(t, step, f"{number} · ")
+
+
+def draw_one(t: Translator, item: Item) -> None:
+    """The last step alone, where the parts have derivations of their own."""
+    _draw_step(t, item, "")
+
+
+def _draw_step(t: Translator, step: Item, number: str) -> None:
+    with st.container(gap="xxsmall"):
+        st.markdown(f"**{number}{label(t, step)}**")
+        st.markdown(f"{worked(step)} {unit(t, step)}")
+        st.caption(_footnote(t, step))
 
 
 def label(t: Translator, item: Item) -> str:
     """What an item is, with the layer kind or the stage it belongs to."""
-    name = item.formula.name
-    what = t(f"item.{_whole(item.key)}") if item.formula in SUMS.values() else t(f"formula.{name}")
     context = [word for part in item.key.split(".") if (word := _part(t, part))]
+    if item.formula in SUMS.values():
+        what = _sum(t, item.key)
+    else:
+        what = t(f"formula.{item.formula.name}")
+        if item.formula.name in OF_TENSORS and (found := TENSOR.search(item.key)):
+            context.append(f"`{found[1]}`")
     return f"{what} ({' · '.join(context)})" if context else what
+
+
+def _sum(t: Translator, key: str) -> str:
+    """A sum by its key, or by the last part of it; a name from outside in it is never shown."""
+    last = key.rpartition(".")[2]
+    known = (f"item.{_whole(key)}", f"item.{last}", f"item.of_{last}")
+    return next((words for name in known if (words := t.get(name, ""))), t("item.sum"))
 
 
 def _whole(key: str) -> str:
@@ -38,7 +64,8 @@ def _whole(key: str) -> str:
 def _part(t: Translator, part: str) -> str:
     if match := re.fullmatch(r"stage(\d+)", part):
         return t("pipeline.stage", number=int(match[1]) + 1)
-    return t.get(f"kind.{part}.short", t.get(f"stage.{part}", ""))
+    part = re.sub(r"_\d+$", "", part)
+    return t.get(f"kind.{part}.short", t.get(f"stage.{part}", t.get(f"role.{part}", "")))
 
 
 def unit(t: Translator, item: Item) -> str:

@@ -17,6 +17,7 @@ from ui.text import Translator
 COLUMNS = (24, 48, 96, 192)
 """Cells in a row; multiples of the usual periods, so that patterns line up."""
 MOST_ROWS = 10
+LONGEST_STAGE = 40
 MIXER_COLOURS = [plot.PALETTE[index] for index in (0, 1, 2, 3, 4, 5, 8, 9)]
 FFN_COLOURS = {"dense": plot.PALETTE[6], "moe": plot.PALETTE[7]}
 ROW_PIXELS, FRAME_PIXELS, STAGE_GAP = 34, 40, 0.35
@@ -60,7 +61,7 @@ def draw_map(report: Report, t: Translator) -> go.Figure:
     scenario, model = report.scenario, report.model
     sizes = scenario.layout.stage_layers or model.stage_sizes(scenario.pp)
     found = layer_map(model, sizes)
-    columns = next((size for size in COLUMNS if model.layer_count <= size * MOST_ROWS), COLUMNS[-1])
+    columns = _columns(sizes)
     places, ticks = _places(t, found, sizes, columns)
     figure = plot.figure()
     labels = [_joined(t, found, parts) for parts in found.mixers]
@@ -108,6 +109,14 @@ def draw_map(report: Report, t: Translator) -> go.Figure:
         },
     )
     return figure
+
+
+def _columns(sizes: Sequence[int]) -> int:
+    """Cells in a row: a whole pipeline stage where there are several and it is not too long."""
+    longest, layers = max(sizes), sum(sizes)
+    if len(sizes) > 1 and longest <= LONGEST_STAGE:
+        return longest
+    return next((size for size in COLUMNS if layers <= size * MOST_ROWS), COLUMNS[-1])
 
 
 def _places(

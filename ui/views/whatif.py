@@ -44,7 +44,7 @@ def draw(t: Translator, report: Report) -> None:
         st.caption(t("whatif.unchanged"))
     else:
         tables.draw(_rows(t, report, other), t("model.section.whatif"))
-        _keep(t, made, "whatif_keep")
+        _keep(t, made, "keep")
     if model.latent_mixers:
         _mix(t, report, model.latent_mixers[0])
 
@@ -60,10 +60,10 @@ def _fault(t: Translator, error: CalcError) -> None:
         st.code(text, language=None, wrap_lines=True)
 
 
-def _keep(t: Translator, made: ModelSpec, key: str) -> None:
+def _keep(t: Translator, made: ModelSpec, name: str) -> None:
     st.button(
-        t("whatif.keep"),
-        key=key,
+        t(f"whatif.{name}"),
+        key=f"whatif_{name}",
         icon=":material/check:",
         help=t("help.whatif_keep"),
         on_click=state.use,
@@ -196,4 +196,4 @@ def _mix(t: Translator, report: Report, mixer: LatentAttention) -> None:
     width = math.ceil(mix.width.value)
     if width != mixer.kv_lora_rank:
         made = changed(report.model, Change(1, report.model.layer_count, kv_lora_rank=width))
-        _keep(t, made, "mix_keep")
+        _keep(t, made, "keep_average")
