@@ -109,7 +109,8 @@ def _row(model: ModelSpec, part: Block, layers: int, alone: Sharding, place: Sha
 class FormatRow:
     """One KV format: growing bytes of a token over all layers at tp 1, or why it cannot be.
 
-    ``rows`` are one layer's rows of the distinct mixers, ``scales`` their scale bytes.
+    ``rows`` are one layer's rows of the distinct mixers, ``scales`` their scale bytes;
+    ``kinds`` and ``names`` say which store of which layer kind each is.
     """
 
     id: str
@@ -117,6 +118,7 @@ class FormatRow:
     rows: tuple[Item, ...]
     scales: tuple[Item | None, ...]
     kinds: tuple[str, ...]
+    names: tuple[str, ...] = ()
     refusal: CalcError | None = None
 
 
@@ -133,7 +135,7 @@ def _format_row(name: str, mixers: list[Mixer], alone: Sharding) -> FormatRow:
     try:
         found = list(dict(_rows(mixers, place)).values())
     except CalcError as error:
-        return FormatRow(name, chosen.scales, (), (), (), error)
+        return FormatRow(name, chosen.scales, (), (), (), refusal=error)
     rows = tuple(store.bytes for store in found)
     return FormatRow(
         name,
@@ -141,6 +143,7 @@ def _format_row(name: str, mixers: list[Mixer], alone: Sharding) -> FormatRow:
         rows,
         tuple(scales_of(row) for row in rows),
         tuple(store.kind for store in found),
+        tuple(store.name for store in found),
     )
 
 

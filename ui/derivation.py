@@ -12,7 +12,7 @@ from calc.symbols import SYMBOLS
 from ui.errors import slug
 from ui.text import Translator
 
-TENSOR = re.compile(r"\.([a-z0-9_]{1,40})(?:\.rows|\.columns|\.copies)?$")
+TENSOR = re.compile(r"(?:^|\.)([a-z0-9_]{1,40})(?:\.rows|\.columns|\.copies)?$")
 OF_TENSORS = {"tensor_parameters", "head_rows", "share_of"} | {
     f"weight_bytes_{name}" for name in ("bf16", "fp8", "mxfp4", "nvfp4", "int4")
 }

@@ -34,7 +34,7 @@ def _word(t: Translator, name: str, value: Any, raw: list[str]) -> str:
         return f"{value:,}"
     text = str(value)
     known = {
-        "kind": f"kind.{text}.name",
+        "kind": f"kind.{slug(text)}.name",
         "what": f"counted.{slug(text)}",
         "rule": f"dcp_rule.{slug(text)}",
         "reason": f"reason.{slug(text)}",

@@ -48,13 +48,15 @@ def _refused(t: Translator, refusal: CalcError) -> str:
 
 
 def _rows(t: Translator, row: FormatRow) -> str:
-    return ", ".join(
+    return t("model.separator").join(
         _of_kind(t, row, place, numbers.exact(item.value)) for place, item in enumerate(row.rows)
     )
 
 
 def _scales(t: Translator, row: FormatRow) -> str:
-    return ", ".join(_of_kind(t, row, place, _size(item)) for place, item in enumerate(row.scales))
+    return t("model.separator").join(
+        _of_kind(t, row, place, _size(item)) for place, item in enumerate(row.scales)
+    )
 
 
 def _size(item: Item | None) -> str:
@@ -65,7 +67,8 @@ def _of_kind(t: Translator, row: FormatRow, place: int, words: str) -> str:
     """The kind's name only where there are several."""
     if len(row.rows) == 1:
         return words
-    return f"{t(f'kind.{row.kinds[place]}.short')} {words}"
+    kind = t(f"kind.{row.kinds[place]}.short")
+    return f"{t(f'store.{row.names[place]}', kind=kind)} {words}"
 
 
 def _weights(t: Translator, report: Report) -> list[tables.Row]:

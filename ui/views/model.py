@@ -149,7 +149,7 @@ def _widths(t: Translator, row: KindRow) -> str:
         if field.required
         or (field.type == "whole" and getattr(row.part, field.name) not in (None, field.start))
     ]
-    return ", ".join(
+    return t("config.separator").join(
         t(
             "model.width",
             name=t.get(f"part.{field.name}", field.name),
@@ -163,7 +163,7 @@ def _kept(t: Translator, row: KindRow, stores: tuple[Store, ...]) -> str:
     if not stores:
         reads = getattr(row.part, "reads_other_layer", False)
         return t("model.reads_other") if reads else "–"
-    return ", ".join(_store(t, store) for store in stores)
+    return t("model.separator").join(_store(t, store) for store in stores)
 
 
 def _store(t: Translator, store: Store) -> str:
