@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import plotly.graph_objects as go
 
 from calc.capacity import Component, request_bytes, requests_that_fit
-from calc.collectives import Collective
 from calc.layers import Growth
 from calc.report import Report
-from calc.traffic import Stage
 from calc.units import Number
 from ui import numbers, plot
 from ui.text import Translator
@@ -94,23 +92,6 @@ def batch_against_context(report: Report, without_dcp: Report | None, t: Transla
     return figure
 
 
-def sent_by_source(stages: Sequence[Stage], t: Translator) -> go.Figure:
-    """Bytes that one rank sends in a step, by source, stacked by collective."""
-
-    def sent(stage: Stage) -> Number:
-        item = stage.per_step
-        return item.value if item is not None else 0
-
-    return _stacked(stages, sent, numbers.traffic, t("chart.sent_per_step"), t, unit=True)
-
-
-def calls_by_source(stages: Sequence[Stage], t: Translator) -> go.Figure:
-    """Collective calls of one rank in a step, in the order of ``sent_by_source``."""
-    return _stacked(
-        stages, lambda stage: stage.calls, numbers.digits, t("chart.calls_per_step"), t, unit=False
-    )
-
-
 def part_bytes(part: Component, context: int) -> Number:
     """Bytes of one component for a request of another length."""
     return part.store.request_bytes(part.layers, context)
@@ -125,61 +106,6 @@ def contexts(report: Report) -> list[int]:
     sizes = {round(2 ** (low + step / STEPS_AN_OCTAVE)) for step in range(steps + 1)}
     limits = {part.store.limit for part in report.cache.stage.components}
     return sorted(sizes | {size for size in limits if 2**low <= size <= 2**high} | {chosen})
-
-
-def source_of(stage: Stage) -> str:
-    """The row of the traffic charts that a stage belongs to."""
-    return stage.kind
-
-
-def _stacked(
-    stages: Sequence[Stage],
-    amount: Callable[[Stage], Number],
-    worded: Callable[[Number], str],
-    title: str,
-    t: Translator,
-    unit: bool,
-) -> go.Figure:
-    moving = [stage for stage in stages if stage.collective is not None]
-    sources = list(dict.fromkeys(source_of(stage) for stage in moving))
-    sums = {
-        collective: [
-            sum(amount(s) for s in moving if s.collective is collective and source_of(s) == source)
-            for source in sources
-        ]
-        for collective in Collective
-    }
-    largest = max(map(sum, zip(*sums.values(), strict=True)))
-    scale, name = _decimal(largest) if unit else (1, "")
-    figure = plot.figure()
-    labels = [t(f"kind.{source}.short") for source in sources]
-    for (collective, values), colour in zip(sums.items(), PALETTE, strict=False):
-        if any(values):
-            figure.add_trace(
-                go.Bar(
-                    name=t(f"collective.{collective}"),
-                    orientation="h",
-                    x=[plot.rounded(value / scale) for value in values],
-                    y=labels,
-                    marker={"color": colour, "line": {"width": 0}},
-                    customdata=[worded(value) for value in values],
-                    hovertemplate="%{y}: %{customdata}<extra>%{fullData.name}</extra>",
-                )
-            )
-    figure.update_layout(
-        barmode="stack",
-        bargap=0.35,
-        height=130 + 40 * len(sources),
-        xaxis={"title": f"{title} ({name})" if name else title, "rangemode": "tozero"},
-        yaxis={"autorange": "reversed", "showgrid": False},
-        hovermode="closest",
-    )
-    return figure
-
-
-def _decimal(largest: Number) -> tuple[int, str]:
-    exponent = min(4, int(math.log10(max(largest, 1))) // 3)
-    return 1000**exponent, numbers.DECIMAL[exponent]
 
 
 def _requests(t: Translator) -> Callable[[Number], str]:

@@ -68,6 +68,27 @@ def significant(value: Number) -> str:
     return f"{value:#.3g}"
 
 
+def duration(microseconds: Number) -> str:
+    """A time in the unit that people would say it in.
+
+    >>> duration(62_670.7), duration(473.48), duration(5.7), duration(2_100_000)
+    ('62.7 ms', '473 µs', '5.70 µs', '2.10 s')
+    """
+    for unit, size in (("s", 1e6), ("ms", 1e3)):
+        if microseconds >= 0.9995 * size:
+            return f"{significant(microseconds / size)} {unit}"
+    return f"{significant(microseconds)} µs"
+
+
+def percent(share: Number) -> str:
+    """A share with two or three digits.
+
+    >>> percent(0.0173), percent(0.31), percent(1.5)
+    ('1.7 %', '31 %', '150 %')
+    """
+    return f"{share * 100:.1f} %" if abs(share) < 0.0995 else f"{share * 100:,.0f} %"
+
+
 def _scaled(value: Number, base: int, units: tuple[str, ...]) -> str:
     size, unit = value, units[0]
     for bigger in units[1:]:

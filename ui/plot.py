@@ -114,6 +114,30 @@ def log_axis(
     )
 
 
+def decimal_axis(
+    figure: go.Figure, axis: str, low: Number, high: Number, worded: Callable[[Number], str]
+) -> None:
+    """A logarithmic axis for what is counted in tens: labels at 1, 10, 100, or at 2 and 5 too."""
+    first, last = math.log10(low), math.log10(high)
+    steps = (1, 2, 5) if last - first <= 2.5 else (1,)
+    powers = range(math.floor(first), math.ceil(last) + 1)
+    ticks = [step * 10.0**power for power in powers for step in steps]
+    margin = 0.04 * max(last - first, 0.5)
+    ends = (first - margin, last + margin)
+    kept = [tick for tick in ticks if ends[0] <= math.log10(tick) <= ends[1]]
+    figure.update_layout(
+        {
+            axis: {
+                "type": "log",
+                "range": [ends[0], ends[1]],
+                "tickvals": kept,
+                "ticktext": [worded(tick) for tick in kept],
+                "minor": {"ticks": ""},
+            }
+        }
+    )
+
+
 def rounded(value: Number) -> Number:
     """Six digits: a change that a reader could not see sends an identical chart."""
     return float(f"{value:.6g}")

@@ -67,6 +67,7 @@ GIVEN_BY_DATA = [
     "model",
     "role",
     "whatif",
+    "step",
 ]
 """First parts of ids whose last part comes from data."""
 

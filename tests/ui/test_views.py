@@ -63,7 +63,7 @@ def test_the_eight_stages_of_latent_attention_are_listed(app: AppTest) -> None:
     app.selectbox(key="dcp_backend").set_value("fi_a2a").run()
     app.selectbox(key="query_replication").set_value("off").run()
     app.segmented_control(key="view").set_value("traffic").run()
-    stages = plain(app.table[0].value)
+    stages = plain(app.table[1].value)
     assert list(stages["No."]) == ["1", "2", "3", "3", "4", "5", "6", "7", "8"]
     sent = dict(zip(stages["No."], stages["Sent per call"], strict=True))
     assert (sent["4"], sent["6"], sent["8"]) == ("6.19 MB", "5.55 MB", "1.61 MB")

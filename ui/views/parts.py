@@ -28,8 +28,12 @@ def derivations(
     view: str,
     items: Mapping[str, Item],
     draw_steps: Callable[[Translator, Item], None],
+    named: Callable[[str], str] | None = None,
 ) -> None:
-    """The arithmetic behind a number of the reader's choice; drawn only when it is open."""
+    """The arithmetic behind a number of the reader's choice; drawn only when it is open.
+
+    ``named`` words the choices whose names are not in the catalogue.
+    """
     kept = st.expander(
         t("derivation.title"),
         key=f"derivation_{view}",
@@ -43,7 +47,7 @@ def derivations(
             t("derivation.which"),
             list(items),
             key=f"derived_{view}",
-            format_func=lambda name: t(f"derived.{name}"),
+            format_func=named or (lambda name: t(f"derived.{name}")),
         )
         draw_steps(t, items[chosen])
 
