@@ -99,6 +99,16 @@ MESSAGES: dict[str, str] = {
     "whatif_kv_heads": (
         "kv_heads: {given} does not divide the {heads} query heads; it may be {allowed}"
     ),
+    # sweeps and plans
+    "sweep_axes": "sweep: one or two different inputs can be swept, not {given}",
+    "sweep_empty": "{field}: there is no value to sweep over",
+    "sweep_reversed": "{field}: the range from {first} to {last} runs backwards",
+    "sweep_step": "{field}: a step of {given} leads nowhere; at least {minimum}",
+    "sweep_words": "{field}: only whole numbers have a range; give a list",
+    "sweep_too_large": "sweep: {points} points; at most {maximum} are computed",
+    "sweep_looped": (
+        "sweep: {points} points over {names}, which are computed one by one; at most {maximum}"
+    ),
     # links
     "link_too_long": "link: {length} characters; at most {maximum} are read",
     "link_unreadable": "link: it cannot be read ({reason})",
@@ -111,6 +121,20 @@ MESSAGES: dict[str, str] = {
     "result_version": "result: it is no benchmark result of version {supported}",
     "result_invalid": "result: {place}: {reason}",
     "spec_unreadable": "spec: the description of the custom model cannot be read ({reason})",
+    # prefix reuse, storage and identity
+    "reuse_nothing": "model: no layer keeps anything that a prefix could reuse",
+    "reuse_group": "missing: there is no group {given}; this model has {allowed}",
+    "reuse_block": "block_size: {given} tokens are no chunk ({group}); at least 1",
+    "reuse_window": (
+        "prefix: the window of {window} tokens is larger than the prefix of {prefix}; at least "
+        "{window} tokens are needed for it to matter"
+    ),
+    "reuse_range": "missing: {group} has no chunk {given} in this prefix; it has {count}, from 0 on",
+    "reuse_unreadable": "missing: {given} ({group}) is no list of chunks such as 3, 7-9",
+    "reuse_overlap": "missing: chunk {given} of {group} is named more than once",
+    "reuse_interval": (
+        "interval: {interval} tokens are no multiple of {unit}, where a state can be saved"
+    ),
     # config.json
     "config_too_long": "config: {length} bytes; at most {maximum} are read",
     "config_too_deep": "config: it is nested more than {maximum} levels deep",
