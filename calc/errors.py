@@ -94,6 +94,20 @@ MESSAGES: dict[str, str] = {
     "state_dtype_kind": (
         "{field}: {kind} layers cannot keep their state in {given}; allowed: {allowed}"
     ),
+    # prefix reuse, storage and identity
+    "reuse_nothing": "model: no layer keeps anything that a prefix could reuse",
+    "reuse_group": "missing: there is no group {given}; this model has {allowed}",
+    "reuse_block": "block_size: {given} tokens are no chunk ({group}); at least 1",
+    "reuse_window": (
+        "prefix: the window of {window} tokens is larger than the prefix of {prefix}; at least "
+        "{window} tokens are needed for it to matter"
+    ),
+    "reuse_range": "missing: {group} has no chunk {given} in this prefix; it has {count}, from 0 on",
+    "reuse_unreadable": "missing: {given} ({group}) is no list of chunks such as 3, 7-9",
+    "reuse_overlap": "missing: chunk {given} of {group} is named more than once",
+    "reuse_interval": (
+        "interval: {interval} tokens are no multiple of {unit}, where a state can be saved"
+    ),
     # what-ifs
     "whatif_layers": "layers: {first} to {last} is no range of the {layers} layers",
     "whatif_kv_heads": (
@@ -121,20 +135,6 @@ MESSAGES: dict[str, str] = {
     "result_version": "result: it is no benchmark result of version {supported}",
     "result_invalid": "result: {place}: {reason}",
     "spec_unreadable": "spec: the description of the custom model cannot be read ({reason})",
-    # prefix reuse, storage and identity
-    "reuse_nothing": "model: no layer keeps anything that a prefix could reuse",
-    "reuse_group": "missing: there is no group {given}; this model has {allowed}",
-    "reuse_block": "block_size: {given} tokens are no chunk ({group}); at least 1",
-    "reuse_window": (
-        "prefix: the window of {window} tokens is larger than the prefix of {prefix}; at least "
-        "{window} tokens are needed for it to matter"
-    ),
-    "reuse_range": "missing: {group} has no chunk {given} in this prefix; it has {count}, from 0 on",
-    "reuse_unreadable": "missing: {given} ({group}) is no list of chunks such as 3, 7-9",
-    "reuse_overlap": "missing: chunk {given} of {group} is named more than once",
-    "reuse_interval": (
-        "interval: {interval} tokens are no multiple of {unit}, where a state can be saved"
-    ),
     # config.json
     "config_too_long": "config: {length} bytes; at most {maximum} are read",
     "config_too_deep": "config: it is nested more than {maximum} levels deep",

@@ -174,4 +174,10 @@ SYMBOLS: dict[str, str] = {
     "each_us": r"t",
     "step_us": r"t",
     "replica_ranks": r"N_r",
+    # prefix reuse and storage
+    "new_tokens": r"n_{\mathrm{new}}",
+    "other_block": r"b_k'",
+    "common_divisor": r"\gcd",
+    "alignment": r"\ell",
+    "hit_tokens": r"h",
 }

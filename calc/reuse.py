@@ -1,0 +1,380 @@
+"""Prefix reuse: what a hit needs of each layer group, and how long a prefix is usable.
+
+A *chunk* is the unit in which a group's cache is kept: a block, a page or a stored object.
+Chunk ``i`` of size ``b`` holds tokens ``[i b, (i + 1) b)``; a state's chunk ``i`` is the
+snapshot at token ``(i + 1) b``. A *boundary* is a token count from which computing can go
+on. The rules below say which chunks a boundary needs; the usable prefix is the longest
+boundary whose chunks are all there. ``calc.reference.prefix`` is a cache that searches as the
+engines do, and finds the same.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from calc.errors import CalcError, shown
+from calc.items import Item, Status, formula
+from calc.layers import Growth
+from calc.units import Number, ceil_div, exact_div, lesser
+
+LMCACHE_CHUNK = 256
+"""LMCache 0.5.6 v1/config.py: tokens of a chunk when nobody names one."""
+TRACK_INTERVAL = 256
+"""SGLang 0.5.23: tokens between tracked states (mamba_track_interval)."""
+COORDINATOR = "vLLM 0.33 v1/core/kv_cache_coordinator.py HybridKVCacheCoordinator"
+MANAGERS = "vLLM 0.33 v1/core/single_type_kv_cache_manager.py"
+MOST_TOKENS = 2**24
+
+
+class Rule(StrEnum):
+    """Whose rule is applied. ``IDEAL`` is what the arithmetic of the layers needs."""
+
+    IDEAL = "ideal"
+    VLLM = "vllm"
+    SGLANG = "sglang"
+    LMCACHE = "lmcache"
+
+
+class Cut(StrEnum):
+    """Why a usable prefix ends where it ends."""
+
+    COMPLETE = "complete"  # nothing is lost
+    LAST_TOKEN = "last_token"  # noqa: S105 - the last token is computed again, for its logits
+    PARTIAL = "partial"  # what is left fills no whole chunk
+    MISSING = "missing"  # a chunk from the start on is not there
+    WINDOW = "window"  # a chunk inside the window is not there
+    CHUNK = "chunk"  # a chunk of the current attention chunk is not there
+    SNAPSHOT = "snapshot"  # no state was saved there
+    DRAFT = "draft"  # a drafting group gives its last chunk up
+    ALIGNMENT = "alignment"  # the end is no multiple of what all groups have in common
+
+
+@formula(unit="tokens", source="the last token's logits are needed to go on")
+def longest_hit(prefix: int, new_tokens: int) -> Number:
+    """Tokens that a hit may skip: all of the prefix, but never the request's last token."""
+    return lesser(prefix, prefix + new_tokens - 1)
+
+
+@formula(unit="chunks", source=f"{MANAGERS} SlidingWindowManager", status=Status.ENGINE)
+def window_chunks_vllm(window: int, block_size: int) -> Number:
+    """Blocks before the boundary: the next token reads itself and w - 1 tokens before it."""
+    return ceil_div(window - 1, block_size)
+
+
+@formula(
+    unit="chunks",
+    source="SGLang 0.5.23 mem_cache/unified_cache/components/swa.py; LMCache 0.5.6 fold.py",
+    status=Status.ENGINE,
+)
+def window_chunks_whole(window: int, block_size: int) -> Number:
+    """Pages or chunks before the boundary that hold w tokens."""
+    return ceil_div(window, block_size)
+
+
+@formula(unit="tokens", source="engine-wide block of a striped group", status=Status.ENGINE)
+def striped_block(block_size: int, dcp: int) -> int:
+    """Tokens of a block over all the ranks that stripe it."""
+    return block_size * dcp
+
+
+@formula(unit="tokens", source=f"{COORDINATOR} (least common multiple)", status=Status.ENGINE)
+def hit_alignment(block_size: int, other_block: int, common_divisor: int) -> int:
+    """Tokens of which every hit is a multiple: the least that all groups' blocks divide."""
+    return exact_div(block_size * other_block, common_divisor)
+
+
+@formula(unit="tokens", source="whole alignments only", status=Status.ENGINE)
+def aligned_length(tokens: int, alignment: int) -> Number:
+    """The longest hit that the alignment allows, with nothing missing."""
+    return tokens // alignment * alignment
+
+
+@formula(unit="tokens", source="what is not skipped is computed")
+def recomputed_tokens(prefix: int, new_tokens: int, hit_tokens: int) -> Number:
+    """Tokens of the request that still go through a prefill."""
+    return prefix + new_tokens - hit_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class ReuseGroup:
+    """Layers that are looked up together.
+
+    ``chunk`` tokens make one chunk; ``limit`` is the window or attention chunk; ``drafted``
+    groups serve a draft model too and give up the last chunk of a match (EAGLE, MTP).
+    """
+
+    id: str
+    kind: str
+    growth: Growth
+    layers: int
+    chunk: int
+    limit: int = 0
+    drafted: bool = False
+    block: Item | None = None
+
+    def chunks(self, tokens: int) -> int:
+        """Whole chunks in so many tokens."""
+        return tokens // self.chunk
+
+
+@dataclass(frozen=True, slots=True)
+class GroupHit:
+    """One group: how far it alone would go, and what the common boundary needs of it.
+
+    ``usable`` ignores the other groups; ``cut`` says why it is not longer and ``blocking`` is
+    the chunk that is not there. ``needed`` are the chunks that the common boundary needs.
+    """
+
+    group: ReuseGroup
+    usable: int
+    cut: Cut
+    blocking: int | None
+    needed: range
+    missing: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """The usable prefix. ``binding`` is the group that stops the next boundary, if one does."""
+
+    rule: Rule
+    prefix: int
+    new_tokens: int
+    longest: Item
+    alignment: Item | int
+    groups: tuple[GroupHit, ...]
+    tokens: int
+    recomputed: Item
+    cut: Cut
+    binding: str | None
+    blocking: int | None
+
+    @property
+    def align(self) -> int:
+        return int(self.alignment.value) if isinstance(self.alignment, Item) else self.alignment
+
+
+def window_chunks(group: ReuseGroup, rule: Rule) -> Item:
+    """Chunks of its window that a group needs before a boundary, by the rule of an engine."""
+    made = window_chunks_vllm if rule is Rule.VLLM else window_chunks_whole
+    return made.item(f"{group.kind}.window_chunks", window=group.limit, block_size=group.chunk)
+
+
+def needs(group: ReuseGroup, boundary: int, rule: Rule) -> range:
+    """The chunks that going on from a boundary needs of a group, itself a multiple of chunks."""
+    end = boundary // group.chunk
+    match group.growth:
+        case Growth.WINDOW if rule is Rule.IDEAL:
+            first = max(0, boundary - group.limit) // group.chunk
+        case Growth.WINDOW:
+            first = max(0, end - int(window_chunks(group, rule).value))
+        case Growth.CHUNK if rule in (Rule.IDEAL, Rule.VLLM):
+            first = boundary // group.limit * group.limit // group.chunk
+        case Growth.CHUNK:
+            first = max(0, end - ceil_div(group.limit, group.chunk))
+        case Growth.STATE:
+            first = max(0, end - 1)
+        case _:
+            first = 0
+    return range(first, end)
+
+
+def _lacking(
+    group: ReuseGroup, boundary: int, missing: tuple[int, ...], rule: Rule, longest: int
+) -> tuple[Cut, int | None] | None:
+    """Why a group cannot go on from a boundary, and the chunk it lacks; None where it can."""
+    if boundary % group.chunk:
+        return Cut.PARTIAL, None
+    needed = needs(group, boundary, rule)
+    # a drafting group has to find one chunk more than it uses; states never give one up
+    drop = rule is Rule.VLLM and group.drafted and group.growth is not Growth.STATE
+    place = bisect_left(missing, needed.start)
+    if place < len(missing) and missing[place] < needed.stop:
+        return REASON[group.growth], missing[place]
+    if drop and boundary:
+        if (needed.stop + 1) * group.chunk > longest:
+            return Cut.DRAFT, None
+        if needed.stop in missing:
+            return Cut.DRAFT, needed.stop
+    return None
+
+
+REASON = {
+    Growth.GROWING: Cut.MISSING,
+    Growth.WINDOW: Cut.WINDOW,
+    Growth.CHUNK: Cut.CHUNK,
+    Growth.STATE: Cut.SNAPSHOT,
+}
+
+
+def usable(
+    groups: Sequence[ReuseGroup],
+    prefix: int,
+    missing: Mapping[str, Iterable[int]],
+    rule: Rule,
+    new_tokens: int = 1,
+) -> Hit:
+    """The usable prefix of a request that shares ``prefix`` tokens with an earlier one.
+
+    ``missing`` names the chunks of each group that are not in the cache; whole chunks of the
+    prefix that it does not name are there.
+    """
+    _check(groups, prefix, missing, new_tokens)
+    gone = {group.id: tuple(sorted(set(missing.get(group.id, ())))) for group in groups}
+    longest = longest_hit.item("reuse.longest", prefix=prefix, new_tokens=new_tokens)
+    # LMCache matches whole chunks of the request and lets the engine compute the last token
+    most = prefix if rule is Rule.LMCACHE else int(longest.value)
+    alignment = _alignment(groups, rule)
+    align = int(alignment.value) if isinstance(alignment, Item) else alignment
+    # nothing behind the first chunk that full attention lacks can be used
+    first = min(
+        (gone[g.id][0] * g.chunk for g in groups if g.growth is Growth.GROWING and gone[g.id]),
+        default=most,
+    )
+    common = next(
+        boundary
+        for boundary in range(min(first, most) // align * align, -1, -align)
+        if all(_lacking(group, boundary, gone[group.id], rule, most) is None for group in groups)
+    )
+    cut, binding, blocking = _why(groups, gone, rule, common + align, most)
+    tokens = min(common, int(longest.value))
+    if tokens == prefix:
+        cut = Cut.COMPLETE
+    elif common == prefix or (cut is Cut.PARTIAL and common + align == prefix):
+        cut = Cut.LAST_TOKEN
+    return Hit(
+        rule,
+        prefix,
+        new_tokens,
+        longest,
+        alignment,
+        tuple(_alone(group, gone[group.id], rule, most, common, prefix) for group in groups),
+        tokens,
+        recomputed_tokens.item(
+            "reuse.recomputed", prefix=prefix, new_tokens=new_tokens, hit_tokens=tokens
+        ),
+        cut,
+        binding,
+        blocking,
+    )
+
+
+def _why(
+    groups: Sequence[ReuseGroup],
+    gone: Mapping[str, tuple[int, ...]],
+    rule: Rule,
+    boundary: int,
+    most: int,
+) -> tuple[Cut, str | None, int | None]:
+    """What stops the next boundary, in the order in which the engine asks the groups."""
+    if boundary > most:
+        whole = all(group.chunk == groups[0].chunk for group in groups)
+        return (Cut.PARTIAL if whole else Cut.ALIGNMENT), None, None
+    for group in groups:
+        if (lacks := _lacking(group, boundary, gone[group.id], rule, most)) is not None:
+            return lacks[0], group.id, lacks[1]
+    raise AssertionError("the next boundary would have been found")
+
+
+def _alone(
+    group: ReuseGroup, gone: tuple[int, ...], rule: Rule, most: int, common: int, prefix: int
+) -> GroupHit:
+    best = group.chunks(most) * group.chunk
+    if group.growth is Growth.GROWING and gone:
+        best = min(best, gone[0] * group.chunk)
+    while _lacking(group, best, gone, rule, most) is not None:
+        best -= group.chunk
+    following = best + group.chunk
+    cut: Cut
+    blocking: int | None = None
+    if best == prefix:
+        cut = Cut.COMPLETE
+    elif following > most:
+        cut = Cut.LAST_TOKEN if following == prefix else Cut.PARTIAL
+    else:
+        found = _lacking(group, following, gone, rule, most)
+        assert found is not None
+        cut, blocking = found
+    return GroupHit(group, best, cut, blocking, needs(group, common, rule), gone)
+
+
+def _alignment(groups: Sequence[ReuseGroup], rule: Rule) -> Item | int:
+    """Tokens of which a hit is a multiple; what all groups' chunks divide."""
+    found: Item | int = groups[0].block or groups[0].chunk
+    size = groups[0].chunk
+    for group in groups[1:]:
+        if size % group.chunk == 0:
+            continue
+        found = hit_alignment.item(
+            "reuse.alignment",
+            block_size=found,
+            other_block=group.block or group.chunk,
+            common_divisor=math.gcd(size, group.chunk),
+        )
+        size = int(found.value)
+    return found
+
+
+def _check(
+    groups: Sequence[ReuseGroup],
+    prefix: int,
+    missing: Mapping[str, Iterable[int]],
+    new_tokens: int,
+) -> None:
+    for name, value, least in (("prefix", prefix, 1), ("new_tokens", new_tokens, 0)):
+        if type(value) is not int or not least <= value <= MOST_TOKENS:
+            raise CalcError(
+                "out_of_range", name, given=shown(value), minimum=least, maximum=MOST_TOKENS
+            )
+    if not groups:
+        raise CalcError("reuse_nothing")
+    known = {group.id for group in groups}
+    for name in missing:
+        if name not in known:
+            raise CalcError("reuse_group", given=shown(name), allowed=", ".join(sorted(known)))
+    for group in groups:
+        if group.chunk < 1:
+            raise CalcError("reuse_block", group=group.id, given=group.chunk)
+        if group.growth is Growth.WINDOW and group.limit > prefix:
+            raise CalcError("reuse_window", window=group.limit, prefix=prefix)
+        count = group.chunks(prefix)
+        for chunk in missing.get(group.id, ()):
+            if not 0 <= chunk < count:
+                raise CalcError("reuse_range", group=group.id, given=chunk, count=count)
+
+
+def parse_chunks(text: str, group: str) -> frozenset[int]:
+    """Chunk numbers as people type them: ``3, 7-9``; nothing may be named twice."""
+    found: set[int] = set()
+    for piece in text.replace(" ", "").split(",") if text.strip() else ():
+        match = re.fullmatch(r"([0-9]{1,9})(?:[-–]([0-9]{1,9}))?", piece, re.ASCII)
+        if match is None:
+            raise CalcError("reuse_unreadable", group=group, given=shown(piece))
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first or last - first >= 2**20:
+            raise CalcError("reuse_unreadable", group=group, given=shown(piece))
+        named = set(range(first, last + 1))
+        if found & named:
+            raise CalcError("reuse_overlap", group=group, given=min(found & named))
+        found |= named
+    return frozenset(found)
+
+
+def written(chunks: Iterable[int]) -> str:
+    """Chunk numbers as ``parse_chunks`` reads them.
+
+    >>> written({3, 7, 8, 9})
+    '3, 7-9'
+    """
+    runs: list[list[int]] = []
+    for chunk in sorted(chunks):
+        if runs and runs[-1][1] == chunk - 1:
+            runs[-1][1] = chunk
+        else:
+            runs.append([chunk, chunk])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)

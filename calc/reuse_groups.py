@@ -1,0 +1,109 @@
+"""The groups in which a scenario's cache is looked up, with their chunks, rule by rule."""
+
+from __future__ import annotations
+
+from calc.engine_cache import place_of, vllm_plan
+from calc.engines.vllm_pages import base_block
+from calc.errors import CalcError
+from calc.items import Item
+from calc.layers import Growth, Store
+from calc.reuse import LMCACHE_CHUNK, TRACK_INTERVAL, ReuseGroup, Rule, striped_block
+from calc.scenario import Scenario
+
+ORDER = (Growth.GROWING, Growth.WINDOW, Growth.CHUNK, Growth.STATE)
+"""Full attention is asked first: it can only shorten what the others are asked for."""
+
+
+def reuse_groups(
+    scenario: Scenario, rule: Rule, chunk: int = 0, interval: int = 0
+) -> tuple[ReuseGroup, ...]:
+    """Layers that are looked up together.
+
+    ``chunk`` is LMCache's chunk, or that of the ideal rule; ``interval`` the tokens between
+    SGLang's tracked states. 0 leaves either to its default.
+    """
+    for name, value in (("chunk", chunk), ("interval", interval)):
+        if value < 0 or value > 2**30:
+            raise CalcError("out_of_range", name, given=value, minimum=0, maximum=2**30)
+    if rule is Rule.VLLM:
+        made = _vllm(scenario)
+    elif rule is Rule.SGLANG:
+        made = _sglang(scenario, interval or TRACK_INTERVAL)
+    else:
+        made = _stored(scenario, chunk or LMCACHE_CHUNK)
+    return tuple(sorted(made, key=lambda group: ORDER.index(group.growth)))
+
+
+def _vllm(scenario: Scenario) -> list[ReuseGroup]:
+    plan = vllm_plan(scenario, place_of(scenario))
+    found: dict[tuple[object, ...], ReuseGroup] = {}
+    for group in plan.grouping.groups:
+        lead = group.lead
+        if lead.growth is Growth.STATE:
+            # states are saved where attention's blocks end; alone, at the block asked for
+            block = plan.alignment.block if plan.alignment else base_block(plan.settings)
+            size = striped_block.item("state.block", block_size=block, dcp=1)
+        else:
+            size = striped_block.item(
+                f"{lead.store.kind}.block", block_size=lead.block, dcp=lead.store.dcp
+            )
+        _add(found, lead.store, lead.growth, lead.limit, len(group.members), size, scenario)
+    return list(found.values())
+
+
+def _sglang(scenario: Scenario, interval: int) -> list[ReuseGroup]:
+    page = scenario.block_size or 1
+    widened = striped_block.item("page", block_size=page, dcp=scenario.dcp)
+    if interval % int(widened.value):
+        raise CalcError("reuse_interval", interval=interval, unit=int(widened.value))
+    found: dict[tuple[object, ...], ReuseGroup] = {}
+    for store, layers in _stores(scenario):
+        # attention in chunks is cached as a window of that size there
+        growth = Growth.WINDOW if store.growth is Growth.CHUNK else store.growth
+        size: Item | int = interval if growth is Growth.STATE else widened
+        _add(found, store, growth, store.limit, layers, size, scenario)
+    return list(found.values())
+
+
+def _stored(scenario: Scenario, chunk: int) -> list[ReuseGroup]:
+    found: dict[tuple[object, ...], ReuseGroup] = {}
+    for store, layers in _stores(scenario):
+        _add(found, store, store.growth, store.limit, layers, chunk, scenario)
+    return list(found.values())
+
+
+def _stores(scenario: Scenario) -> list[tuple[Store, int]]:
+    place = place_of(scenario)
+    return [
+        (store, layer.count)
+        for layer in scenario.model_spec.layers
+        for mixer in layer.mixers
+        for store in mixer.stores(place)
+    ]
+
+
+def _add(
+    found: dict[tuple[object, ...], ReuseGroup],
+    store: Store,
+    growth: Growth,
+    limit: int,
+    layers: int,
+    size: Item | int,
+    scenario: Scenario,
+) -> None:
+    """Layers with the same rule and chunk are found or missed together."""
+    tokens = int(size.value) if isinstance(size, Item) else size
+    key = (growth, limit, tokens)
+    before = found.get(key)
+    number = sum(group.growth is growth for group in found.values()) + 1
+    name = growth.value if number == 1 else f"{growth.value}{number}"
+    found[key] = ReuseGroup(
+        before.id if before else name,
+        before.kind if before else store.kind,
+        growth,
+        layers + (before.layers if before else 0),
+        tokens,
+        limit,
+        drafted=scenario.speculative_tokens > 0,
+        block=size if isinstance(size, Item) else None,
+    )
