@@ -35,6 +35,7 @@ SECTIONS = {
         "swa_full_tokens_ratio",
         "mamba_full_memory_ratio",
     ),
+    "requests": ("shared_prefix", "lengths", "pp_layers"),
 }
 """Folded sections of rarely used fields; ``more`` has every field that stands nowhere else."""
 

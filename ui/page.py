@@ -130,7 +130,9 @@ def cards(t: Translator, report: Report) -> None:
     typed = report.engine.budget.typed
     per = {
         "request": t("card.request.per", context=numbers.digits(scenario.context)),
-        "batch": t("card.batch.per" if typed else "card.batch.gpu", budget=budget),
+        "batch": t("card.batch.per", budget=budget)
+        if typed
+        else t("card.batch.gpu", budget=budget, gpu=option(t, "gpu", scenario.gpu)),
         "sent": t("card.sent.per", batch=numbers.digits(scenario.batch)),
         "ranks": " × ".join(
             f"{size} {getattr(scenario, size)}"

@@ -1,4 +1,4 @@
-"""What each layer keeps, what that weighs on a rank, and what fits."""
+"""What each layer keeps, what that weighs on a rank, what fits; one part open at a time."""
 
 from __future__ import annotations
 
@@ -15,13 +15,41 @@ from ui.derivation import draw as draw_steps
 from ui.state import Result
 from ui.text import Translator
 from ui.views import parts
+from ui.views.engine import account, answers, budget, log, short
+
+PARTS = ("formula", "budget", "engine", "answers", "log")
+"""Parts of the view; only the open one is drawn."""
+PART = "capacity_part"
 
 
 def draw(t: Translator, result: Result) -> None:
-    """The whole view."""
+    """The switch and the open part; what does not fit is said above every one."""
     report = result.report
     assert report is not None
-    _fit(t, report)
+    if st.session_state.get(PART) not in PARTS:
+        st.session_state[PART] = PARTS[0]
+    st.segmented_control(
+        t("capacity.part"),
+        PARTS,
+        key=PART,
+        format_func=lambda part: t(f"capacity.part_{part}"),
+        required=True,
+        label_visibility="collapsed",
+        persist_state="session",
+    )
+    short.draw(t, report)
+    drawn = {
+        "formula": _formula,
+        "budget": budget.draw,
+        "engine": account.draw,
+        "answers": answers.draw,
+        "log": log.draw,
+    }
+    drawn[st.session_state[PART]](t, report)
+
+
+def _formula(t: Translator, report: Report) -> None:
+    """What the layers keep by the formulas alone, in exact bytes without blocks."""
     _totals(t, report)
     _charts(t, report)
     st.subheader(t("capacity.components"), anchor=False)
@@ -31,18 +59,6 @@ def draw(t: Translator, result: Result) -> None:
     tables.draw(_kinds(t, report), t("capacity.kinds"))
     parts.derivations(t, "capacity", _derived(report), draw_steps)
     parts.not_counted(t, report)
-
-
-def _fit(t: Translator, report: Report) -> None:
-    scenario, fit = report.scenario, report.fit
-    if not fit.fits:
-        words = {
-            "batch": numbers.digits(scenario.batch),
-            "needed": numbers.memory(report.cache.batch.value),
-            "budget": numbers.memory(fit.budget_bytes),
-            "short": numbers.memory(fit.short_bytes),
-        }
-        st.warning(t("capacity.short", **words), icon=":material/memory:")
 
 
 def _totals(t: Translator, report: Report) -> None:

@@ -1,0 +1,1 @@
+"""Parts of the Capacity view: budget, the engine's blocks or pools, answers, start-up log."""
