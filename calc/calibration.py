@@ -14,7 +14,15 @@ from typing import Any, Literal
 import numpy as np
 
 from calc.hardware import Hardware, hardware_ids, load_hardware
-from calc.measured import AttentionFacts, KernelResult, Measured, StateFacts
+from calc.measured import (
+    AttentionFacts,
+    CollectiveFacts,
+    KernelResult,
+    LayerFacts,
+    Measured,
+    StateFacts,
+)
+from calc.timing.collectives import Links
 from calc.timing.kernels import Kernels
 
 Family = Literal["latent", "heads"]
@@ -78,10 +86,21 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Efficiency:
-    """What kernels reach of a data sheet's rates; None where nothing measured tells."""
+    """What kernels reach of a data sheet's rates; None where nothing measured tells.
 
-    memory: float | None
-    compute: float | None
+    The names are those of ``calc.hardware.Reached``.
+    """
+
+    hbm: float | None
+    attention: float | None
+    gemm: float | None
+
+    def fields(self) -> dict[str, float]:
+        """As fields of a scenario, four digits; what is not known stays as it is fitted (0)."""
+        found = {"hbm": self.hbm, "attention": self.attention, "gemm": self.gemm}
+        return {
+            f"{name}_efficiency": round(min(1.0, share or 0.0), 4) for name, share in found.items()
+        }
 
 
 def hardware_of(result: Measured) -> Hardware | None:
@@ -192,6 +211,63 @@ def compared(result: Measured) -> list[Compared]:
     return rows
 
 
+@dataclass(frozen=True, slots=True)
+class ComparedExchange:
+    """A collective or a DCP layer: measured, and predicted for GPUs (None on CPUs)."""
+
+    measured_us: float
+    predicted_us: float | None
+
+    @property
+    def error(self) -> float | None:
+        """Predicted over measured, less one."""
+        return None if self.predicted_us is None else self.predicted_us / self.measured_us - 1
+
+
+def compared_collective(result: Measured, row: CollectiveFacts) -> ComparedExchange | None:
+    """One collective beside ``calc.timing``'s NCCL; None where it has no time."""
+    if row.timing is None:
+        return None
+    hardware = hardware_of(result) if row.backend == "nccl" else None
+    us = None
+    if hardware is not None:
+        us = _exchange_us(hardware, row.collective, row.payload_bytes, row.ranks, row.nodes)
+    return ComparedExchange(row.timing.us, us)
+
+
+def compared_layer(result: Measured, row: LayerFacts) -> ComparedExchange | None:
+    """A layer's gather, attention and exchange beside the sum of their predictions."""
+    if row.timing is None:
+        return None
+    hardware = hardware_of(result) if row.backend == "nccl" else None
+    us = None
+    if hardware is not None:
+        tokens_heads = row.batch * row.heads
+        sizes = [("all_gather", tokens_heads * row.k_dim * 2)]
+        if row.exchange == "a2a":
+            sizes += [
+                ("all_to_all", tokens_heads * row.v_dim * 2),
+                ("all_to_all", tokens_heads * 4),
+            ]
+        else:
+            sizes += [
+                ("all_gather", tokens_heads * row.ranks * 4),
+                ("reduce_scatter", tokens_heads * row.v_dim * 2),
+            ]
+        sent = (_exchange_us(hardware, op, size, row.ranks, row.nodes) for op, size in sizes)
+        widths = (row.k_dim, row.v_dim)
+        attention = Kernels(hardware).latent(
+            row.batch, row.heads, row.tokens, row.k_dim * 2, 1, widths
+        )
+        us = sum(sent) + float(attention.value)
+    return ComparedExchange(row.timing.us, us)
+
+
+def _exchange_us(hardware: Hardware, op: Any, payload: float, ranks: int, nodes: int) -> float:
+    links = Links(hardware, max(1, ranks // nodes), own_all_reduce=False)
+    return float(links.time("measured.us", op, payload, ranks, nodes).value)
+
+
 def predicted_us(facts: AttentionFacts | StateFacts, hardware: Hardware) -> float:
     """The calculator's own estimate for a shape, without anything measured on this card."""
     kernels = Kernels(hardware)
@@ -212,25 +288,29 @@ def predicted_us(facts: AttentionFacts | StateFacts, hardware: Hardware) -> floa
 def efficiency(result: Measured) -> Efficiency:
     """Achieved rates over the data sheet's, to be offered to the calculator.
 
-    From the calibration where there is one, else from the largest kernel of
-    each side.
+    Those of attention from the calibration where there is one, else from the
+    longest kernel of each side; that of matrix products under steady load
+    where it was measured.
     """
     hardware = hardware_of(result)
     if hardware is None:
-        return Efficiency(None, None)
-    sheet = {"memory": hardware.memory_rate.value, "compute": hardware.flops["bf16"].value}
-    latent = fitted(result).get("latent")
-    if latent is not None:
-        return Efficiency(
-            latent.bytes_per_us * 1e6 / sheet["memory"],
-            latent.flops_per_us * 1e6 / sheet["compute"],
-        )
-    return Efficiency(
-        *(
-            None if rate is None else rate / sheet[side]
-            for side, rate in _achieved(result.kernels).items()
-        )
-    )
+        return Efficiency(None, None, None)
+    memory, arithmetic = hardware.memory_rate.value, hardware.flops["bf16"].value
+    gemm = (result.ceilings.gemm_sustained or result.ceilings.gemm_burst) / arithmetic
+    achieved = _achieved(result.kernels)
+    rates = fitted(result).get(_largest(result))
+    if rates is not None:
+        # the fit's ramp takes some of the time: no kernel reads faster than reading alone
+        read = min(rates.bytes_per_us * 1e6, result.ceilings.read)
+        achieved = {"memory": read, "compute": rates.flops_per_us * 1e6}
+    hbm, attention = achieved["memory"], achieved["compute"]
+    return Efficiency(hbm and hbm / memory, attention and attention / arithmetic, gemm)
+
+
+def _largest(result: Measured) -> Family:
+    """The family of the attention that reads most; its rates stand for the scenario."""
+    read = [(kernel.bytes, kernel.attention) for kernel in result.kernels if kernel.attention]
+    return family(max(read, key=lambda row: row[0])[1]) if read else "latent"
 
 
 def _achieved(kernels: Iterable[KernelResult]) -> dict[str, float | None]:

@@ -127,6 +127,7 @@ def exchange(scenario: Scenario, gpu: Hardware, contexts: Sequence[int] | None =
     points = np.asarray(contexts or np.unique(np.geomspace(1024, 2**20, 81).astype(int)))
     model, engine = scenario.model_spec, scenario.engine_rules
     sizes = legal_dcp(model, scenario.tp, engine)
+    gpu = scenario.measured(gpu)
     return Exchange(tuple(_curve(replace(scenario, dcp=dcp), gpu, points) for dcp in sizes))
 
 

@@ -68,6 +68,18 @@ class Curve(Part):
     points: tuple[CurvePoint, ...] = Field(min_length=1, max_length=512)
 
 
+class Reached(Part):
+    """Shares of the data sheet's rates that kernels reach; 0: as ``calc.timing`` fits or assumes.
+
+    ``hbm``: decode attention reading its cache; ``attention``: its arithmetic,
+    whole tiles counted; ``gemm``: large matrix products.
+    """
+
+    hbm: Annotated[float, Field(ge=0, le=1)] = 0.0
+    attention: Annotated[float, Field(ge=0, le=1)] = 0.0
+    gemm: Annotated[float, Field(ge=0, le=1)] = 0.0
+
+
 class Hardware(Part):
     """One GPU in its usual server.
 
@@ -75,7 +87,7 @@ class Hardware(Part):
     engine multiplies by its memory fraction; ``flops`` dense operations a second
     by dtype; ``link`` the fast one inside a node or rack; ``network`` the share
     of the network card that belongs to one GPU; ``curves`` replace rates where
-    something was measured.
+    something was measured; ``reached`` is what was measured on one such card.
     """
 
     id: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9\-]{0,31}$")]
@@ -88,6 +100,7 @@ class Hardware(Part):
     link: Link
     network: Figure | None = None
     curves: dict[str, Curve] = Field({})
+    reached: Reached = Reached()
     doubts: tuple[str, ...] = ()
 
 

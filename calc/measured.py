@@ -28,6 +28,10 @@ Fraction = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
 Error = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 
 
+Transport = Literal["nccl", "gloo"]
+"""NCCL between GPUs; gloo between CPU processes, whose times say nothing about a GPU."""
+
+
 class Timing(Part):
     """A time in µs: median of block medians, the extreme blocks, samples in all."""
 
@@ -216,13 +220,42 @@ class CollectiveFacts(Part):
     right: bool
     timing: Timing | None = None
     bus_bytes_per_s: Rate | None = None
+    backend: Transport = "nccl"
+    nodes: Count = 1
+
+
+class LayerFacts(Part):
+    """A latent layer over real ranks: gather the queries, attend to a stripe, exchange, merge.
+
+    ``tokens`` are one rank's. ``loaded``: the same while the expert all-to-all
+    (``expert``: that one alone, of ``expert_payload_bytes``) runs beside it.
+    """
+
+    kind: Name
+    backend: Transport
+    ranks: Count
+    nodes: Count = 1
+    batch: Count
+    tokens: Count
+    heads: Count
+    k_dim: Count
+    v_dim: Count
+    exchange: Literal["a2a", "ag_rs"]
+    attention: Name
+    error: Error
+    right: bool
+    timing: Timing | None = None
+    expert_payload_bytes: Bytes | None = None
+    expert: Timing | None = None
+    loaded: Timing | None = None
 
 
 class SkippedFacts(Part):
-    """Something that was not measured, and why."""
+    """Something that was not measured as the scenario has it, and why; ``code`` for the page."""
 
     what: Name
     reason: Sentence
+    code: Name | None = None
 
 
 class MethodFacts(Part):
@@ -250,6 +283,7 @@ class Measured(Part):
     merge: tuple[MergeFacts, ...] = Field((), max_length=8)
     stages: tuple[StageFacts, ...] = Field((), max_length=32)
     collectives: tuple[CollectiveFacts, ...] = Field((), max_length=64)
+    layers: tuple[LayerFacts, ...] = Field((), max_length=16)
     calibration: tuple[KernelResult, ...] = Field((), max_length=128)
     skipped: tuple[SkippedFacts, ...] = Field((), max_length=64)
     seconds: Annotated[float, Field(ge=0, le=86_400)]

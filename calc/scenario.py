@@ -17,7 +17,7 @@ from calc.collectives import ALGORITHMS
 from calc.engines import ENGINES, Engine
 from calc.errors import CalcError, shown
 from calc.formats import KV_FORMATS
-from calc.hardware import CUSTOM_GPU, NO_GPU, hardware_ids
+from calc.hardware import CUSTOM_GPU, NO_GPU, Hardware, Reached, hardware_ids
 from calc.layout import Layout
 from calc.model import ModelSpec
 from calc.presets import CUSTOM, load_preset
@@ -209,6 +209,9 @@ FIELDS: dict[str, Field] = {
         ListField("lengths", "off", ("off",), counted=True),
         ListField("pp_layers", "even", ("even",), largest=2048),
         ChoiceField("weight_format", CHECKPOINT, WEIGHT_FORMATS),
+        NumberField("hbm_efficiency", 0.0, 0.0, 1.0),
+        NumberField("attention_efficiency", 0.0, 0.0, 1.0),
+        NumberField("gemm_efficiency", 0.0, 0.0, 1.0),
     )
 }
 
@@ -230,6 +233,8 @@ class Scenario:
     ``shared_prefix`` tokens are the same in all requests; ``lengths`` is a mix of
     requests (4096x30-131072x2) and ``pp_layers`` the layers of each stage.
     ``weight_format`` is one for all matrices, or as the checkpoint stores each.
+    The efficiencies are shares of the data sheet's rates that a ``gpu`` at hand
+    was measured to reach (0: what ``calc.timing`` fits to published times).
     """
 
     model: str
@@ -275,6 +280,9 @@ class Scenario:
     lengths: str = "off"
     pp_layers: str = "even"
     weight_format: str = CHECKPOINT
+    hbm_efficiency: float = 0.0
+    attention_efficiency: float = 0.0
+    gemm_efficiency: float = 0.0
     spec: ModelSpec | None = None
 
     def __post_init__(self) -> None:
@@ -324,6 +332,17 @@ class Scenario:
     @property
     def engine_rules(self) -> Engine:
         return ENGINES[self.engine]
+
+    def measured(self, gpu: Hardware) -> Hardware:
+        """A GPU with the efficiencies set here, which hold for the scenario's own GPU only."""
+        if gpu.id != self.gpu:
+            return gpu
+        reached = Reached(
+            hbm=self.hbm_efficiency,
+            attention=self.attention_efficiency,
+            gemm=self.gemm_efficiency,
+        )
+        return gpu.model_copy(update={"reached": reached})
 
     @property
     def budget_bytes(self) -> int:

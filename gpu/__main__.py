@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -71,24 +72,46 @@ def _measure(options: argparse.Namespace, scenario: Any) -> str:
         not options.no_sustained,
         not options.no_collectives,
         options.calibrate,
+        options.loaded,
     )
     return Worker(wanted).run()
 
 
 def _collectives(options: argparse.Namespace) -> int:
-    """One rank of a run over several processes; rank 0 prints the rows."""
+    """One rank of a run over several processes, or the start of all of them here."""
     scenario = scenario_options.scenario(options)
+    if options.ranks:
+        return _all_here(options, scenario)
+    if not {"RANK", "WORLD_SIZE"} <= set(os.environ):
+        raise UnavailableError("no_ranks", "start it with --ranks N, or under torchrun")
     end_after(options.time_limit or TIME_LIMIT_S, with_parent=options.store is not None)
     import torch.distributed as dist
 
     from gpu.collective_plan import calls_for
     from gpu.collectives import join, measure
+    from gpu.dcp_run import measure_layers
 
-    rank, ranks, device = join(options.backend, options.store)
-    rows = [measure(call, rank, device) for call in calls_for(scenario, ranks)]
-    if rank == 0:
-        say({"collectives": rows})
+    place = join(options.backend, options.store)
+    rows = [measure(call, place) for call in calls_for(scenario, place.ranks)]
+    layers: list[dict[str, Any]] = []
+    skipped: list[dict[str, Any]] = []
+    if options.layer or options.loaded:
+        layers, skipped = measure_layers(scenario, place, options.loaded)
+    if place.rank == 0:
+        say({"collectives": rows, "layers": layers, "skipped": skipped})
     dist.destroy_process_group()
+    return 0
+
+
+def _all_here(options: argparse.Namespace, scenario: Any) -> int:
+    from gpu.collectives import run_here
+
+    arguments = scenario_options.as_arguments(scenario)
+    arguments += ["--layer"] * options.layer + ["--loaded"] * options.loaded
+    if options.time_limit:
+        arguments += ["--time-limit", f"{options.time_limit:g}"]
+    with only_one():
+        say(run_here(arguments, options.ranks, options.backend))
     return 0
 
 
@@ -99,6 +122,13 @@ def _unexpected(error: Exception) -> tuple[str, str]:
     if "illegal memory access" in text.lower():
         return "kernel_fault", "a kernel accessed memory it must not; nothing after it was measured"
     return "failed", f"{type(error).__name__}: {text}"
+
+
+def _ranks(text: str) -> int:
+    count = int(text)
+    if not 2 <= count <= 64:
+        raise argparse.ArgumentTypeError(f"{text}: 2 to 64 processes")
+    return count
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -118,8 +148,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     scenario_options.add_scenario(ranks)
     ranks.add_argument("--backend", choices=("nccl", "gloo"), default="nccl")
+    ranks.add_argument("--ranks", type=_ranks, help="start so many processes here")
+    ranks.add_argument("--layer", action="store_true", help="a latent layer under DCP too")
     ranks.add_argument("--store", help="a file to meet at, instead of torchrun's address")
     for command in (run, ranks):
+        command.add_argument(
+            "--loaded", action="store_true", help="that layer beside the expert all-to-all too"
+        )
         command.add_argument("--time-limit", type=float, help="seconds; 90, calibrating 240")
         command.add_argument("--json", action="store_true", help="the only form there is")
     return parser

@@ -60,3 +60,19 @@ def scenario_calls(scenario: Scenario) -> list[Call]:
 def calls_for(scenario: Scenario, ranks: int) -> list[Call]:
     """The calls among as many ranks as there are here."""
     return [call.over(ranks) for call in scenario_calls(scenario)]
+
+
+def expert_payload(scenario: Scenario, ranks: int) -> int:
+    """What one rank sends in the expert all-to-all: its share of the tokens, once an expert, bf16.
+
+    0 for a model without experts.
+
+    >>> expert_payload(Scenario("deepseek-v3", tp=8, batch=64), 8) == 8 * 8 * 7168 * 2
+    True
+    """
+    model = scenario.model_spec
+    if not model.moe_ffns:
+        return 0
+    ffn = model.moe_ffns[0]
+    tokens = -(-scenario.batch // ranks)
+    return tokens * ffn.top_k * (ffn.latent_size or model.hidden_size) * ELEMENT_BYTES["bf16"]

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -90,39 +91,59 @@ class Collected:
         return torch.zeros(size, device=self.device, dtype=self.kind)
 
 
-def measure(call: Call, rank: int, device: Any) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """Who this process is among the others, and how they exchange."""
+
+    rank: int
+    ranks: int
+    nodes: int
+    backend: str
+    device: Any
+
+
+def measure(call: Call, place: Ranks) -> dict[str, Any]:
     """One call's row for a result; the time is that of the slowest rank."""
-    collected = Collected(call, rank, device)
-    wrong = torch.tensor(0.0 if collected.right() else 1.0, device=device)
+    collected = Collected(call, place.rank, place.device)
+    wrong = torch.tensor(0.0 if collected.right() else 1.0, device=place.device)
     dist.all_reduce(wrong)
     row = {
         "name": call.name,
         "collective": call.collective.value,
         "ranks": call.ranks,
+        "nodes": place.nodes,
+        "backend": place.backend,
         "payload_bytes": call.payload_bytes,
         "dtype": call.dtype,
         "right": not bool(wrong.item()),
     }
     if not row["right"]:
         return row
-    timing = _timed(collected.run, device)
+    timing = timed(collected.run, place.device)
     rate = call.bus_rate(timing.us / 1e6)
     return row | {"timing": timing.to_json()} | ({"bus_bytes_per_s": rate} if rate > 0 else {})
 
 
-def _timed(run: Callable[[], None], device: Any) -> Timing:
+def timed(run: Callable[[], Any], device: Any, calls: int = CALLS_IN_GRAPH) -> Timing:
+    """One call's time on the slowest rank; on a GPU several calls in one graph."""
     replay, graph = run, False
     count = 1
     if device.type == "cuda":
-        count = CALLS_IN_GRAPH
-        replay, graph = captured(partial(_repeat, run, count))
-    medians = torch.tensor([_block(replay, device) / count for _ in range(BLOCKS)], device=device)
+        count = calls
+        replay, graph = captured(partial(repeat, run, count))
+    return slowest([_block(replay, device) / count for _ in range(BLOCKS)], device, graph)
+
+
+def slowest(blocks: list[float], device: Any, graph: bool) -> Timing:
+    """Each block's time on the rank that took longest, and their median."""
+    medians = torch.tensor(blocks, device=device)
     dist.all_reduce(medians, op=dist.ReduceOp.MAX)
-    blocks = medians.tolist()
-    return Timing(statistics.median(blocks), min(blocks), max(blocks), BLOCKS * SAMPLES, graph)
+    found = medians.tolist()
+    return Timing(statistics.median(found), min(found), max(found), BLOCKS * SAMPLES, graph)
 
 
-def _repeat(run: Callable[[], None], count: int) -> None:
+def repeat(run: Callable[[], Any], count: int) -> None:
+    """Several calls, one after another."""
     for _ in range(count):
         run()
 
@@ -133,35 +154,39 @@ def _block(replay: Callable[[], Any], device: Any) -> float:
     replay()
     times = []
     for _ in range(SAMPLES):
-        _settle(device)
+        settle(device)
         begin = time.perf_counter()
         replay()
-        _settle(device)
+        settle(device)
         times.append((time.perf_counter() - begin) * 1e6)
     return statistics.median(times)
 
 
-def _settle(device: Any) -> None:
+def settle(device: Any) -> None:
+    """Wait for what a GPU has still to do."""
     if device.type == "cuda":
         torch.cuda.synchronize()
 
 
-def join(backend: str, store: str | None = None) -> tuple[int, int, Any]:
-    """Become a rank: (rank, ranks, device). ``store``: a file, else torchrun's environment."""
+def join(backend: str, store: str | None = None) -> Ranks:
+    """Become a rank. ``store``: a file to meet at, else torchrun's environment."""
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", ranks))
     device = torch.device("cpu")
     if backend == "nccl":
         local = int(os.environ.get("LOCAL_RANK", rank))
         torch.cuda.set_device(local)
         device = torch.device("cuda", local)
+    else:
+        torch.set_num_threads(1)
     method = f"file://{store}" if store else "env://"
     options = {"timeout": timedelta(seconds=TIMEOUT_S)}
     dist.init_process_group(backend, init_method=method, rank=rank, world_size=ranks, **options)
-    return rank, ranks, device
+    return Ranks(rank, ranks, max(1, ranks // here), backend, device)
 
 
-def run_here(arguments: list[str], ranks: int, backend: str = "nccl") -> list[dict[str, Any]]:
-    """Start one process a rank on this machine and return rank 0's rows."""
+def run_here(arguments: list[str], ranks: int, backend: str = "nccl") -> dict[str, Any]:
+    """Start one process a rank on this machine and return what rank 0 says at last."""
     with tempfile.TemporaryDirectory() as folder:
         store = str(Path(folder) / "store")
         command = [sys.executable, "-m", "gpu", "collectives", *arguments]
@@ -182,11 +207,14 @@ def run_here(arguments: list[str], ranks: int, backend: str = "nccl") -> list[di
             for process in running:
                 process.kill()
                 process.wait()
-    if running[0].returncode:
-        raise RuntimeError(f"the collectives stopped: {(err or out).strip()[-300:]}")
-    rows: list[dict[str, Any]] = json.loads(out.splitlines()[-1])["collectives"]
-    return rows
+    lines = out.splitlines()
+    said: dict[str, Any] = json.loads(lines[-1]) if lines and lines[-1].startswith("{") else {}
+    if "collectives" in said:
+        return said
+    message = said.get("error", {}).get("message") or (err or out).strip()[-300:]
+    raise RuntimeError(f"the collectives stopped: {message}")
 
 
 def _place(rank: int, ranks: int) -> dict[str, str]:
-    return {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks)}
+    where = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": ranks}
+    return {name: str(value) for name, value in where.items()}

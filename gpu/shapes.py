@@ -12,6 +12,7 @@ from calc.layers import (
     Attention,
     GatedDeltaNet,
     Growth,
+    Indexer,
     KimiDeltaAttention,
     LatentAttention,
     LightningAttention,
@@ -149,10 +150,11 @@ class StateShape:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Something of the scenario that is not measured, and why."""
+    """Something of the scenario that is not measured as it is, and why; ``code`` for the page."""
 
     what: str
     reason: str
+    code: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,14 +183,24 @@ def plan(scenario: Scenario) -> Plan:
     attention: Counter[AttentionShape] = Counter()
     states: Counter[StateShape] = Counter()
     skipped: dict[str, Skipped] = {}
-    for mixer, count in mixer_counts(layers).items():
-        shape = _shape(mixer, scenario, place)
+    counts = mixer_counts(layers)
+    chosen = next((mixer.top_k for mixer in counts if isinstance(mixer, Indexer)), 0)
+    for mixer, count in counts.items():
+        shape = _shape(mixer, scenario, place, chosen)
         if isinstance(shape, AttentionShape):
             attention[shape] += count
         elif isinstance(shape, StateShape):
             states[shape] += count
         else:
             skipped[mixer.kind] = shape
+        if isinstance(mixer, LatentAttention) and mixer.sparse and 0 < chosen < scenario.context:
+            skipped[mixer.kind] = _sparse_note(mixer, chosen)
+        if (
+            isinstance(mixer, StateMixer)
+            and isinstance(shape, StateShape)
+            and mixer.conv_elements(place.tp).value
+        ):
+            skipped[f"{mixer.kind} convolution"] = _convolution_note(mixer)
     ordered = sorted(attention.items(), key=lambda entry: -entry[0].kv_bytes)
     return Plan(
         tuple(replace(shape, layers=count) for shape, count in ordered),
@@ -213,23 +225,40 @@ def _notes(scenario: Scenario) -> tuple[Skipped, ...]:
     if scenario.kv_dtype == "bf16":
         return ()
     reason = f"the kernels here read bf16; the scenario keeps {scenario.kv_dtype}"
-    return (Skipped("kv_dtype", reason),)
+    return (Skipped("kv_dtype", reason, "kv_dtype"),)
+
+
+def _sparse_note(mixer: Mixer, chosen: int) -> Skipped:
+    reason = (
+        f"a sparse layer reads the {chosen} latents that its indexer chose (an equal part of them "
+        "on each stripe); timed as so many rows side by side, not scattered over the cache"
+    )
+    return Skipped(mixer.kind, reason, "sparse_rows")
+
+
+def _convolution_note(mixer: Mixer) -> Skipped:
+    reason = "the state's update is timed without the short convolution before it"
+    return Skipped(mixer.kind, reason, "convolution")
 
 
 def _shape(
-    mixer: Mixer, scenario: Scenario, place: Sharding
+    mixer: Mixer, scenario: Scenario, place: Sharding, chosen: int
 ) -> AttentionShape | StateShape | Skipped:
     if isinstance(mixer, LatentAttention):
-        return _latent(mixer, scenario, place)
+        return _latent(mixer, scenario, place, chosen if mixer.sparse else 0)
     if isinstance(mixer, Attention):
         return _grouped(mixer, scenario, place)
     if isinstance(mixer, StateMixer):
         return _state(mixer, scenario, place)
-    return Skipped(mixer.kind, "there is no kernel for this kind here")
+    return Skipped(mixer.kind, "there is no kernel for this kind here", "no_kernel")
 
 
-def _latent(mixer: LatentAttention, scenario: Scenario, place: Sharding) -> AttentionShape:
-    tokens = -(-scenario.context // place.dcp)
+def _latent(
+    mixer: LatentAttention, scenario: Scenario, place: Sharding, chosen: int
+) -> AttentionShape:
+    """``chosen``: the tokens that a sparse layer reads, 0 for all."""
+    read = min(scenario.context, chosen) if chosen else scenario.context
+    tokens = -(-read // place.dcp)
     shape = AttentionShape(
         mixer.kind,
         1,
@@ -249,7 +278,7 @@ def _latent(mixer: LatentAttention, scenario: Scenario, place: Sharding) -> Atte
 def _grouped(mixer: Attention, scenario: Scenario, place: Sharding) -> AttentionShape | Skipped:
     stores = mixer.stores(place)
     if not stores:
-        return Skipped(mixer.kind, "it reads another layer's cache, which is measured there")
+        return Skipped(mixer.kind, "it reads another layer's cache, measured there", "shared_cache")
     store = stores[0]
     tokens = -(-scenario.context // store.dcp)
     if store.growth in (Growth.WINDOW, Growth.CHUNK):
@@ -290,4 +319,4 @@ def _state(mixer: StateMixer, scenario: Scenario, place: Sharding) -> StateShape
         case LightningAttention():
             heads, dim = mixer.heads // tp, mixer.head_dim
             return StateShape(mixer.kind, 1, batch, heads, heads, dim, dim, False, False, size)
-    return Skipped(mixer.kind, "there is no kernel for this kind of state here")
+    return Skipped(mixer.kind, "there is no kernel for this kind of state here", "no_kernel")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -24,7 +25,7 @@ from gpu.memory import KV_LIMIT, Allocated, allocate, drop_unused, fitted, free_
 from gpu.options import as_arguments, as_query
 from gpu.problem import empty_cache, problem
 from gpu.progress import Progress
-from gpu.shapes import AttentionShape, Plan, plan
+from gpu.shapes import AttentionShape, Plan, Skipped, plan
 from gpu.stages import Product, latent_stages, time_stage
 from gpu.stripes import BOUND, merge_errors, striped_attention, time_merge
 from gpu.timing import Clock, Method
@@ -33,7 +34,7 @@ CEILING_SHAPE = AttentionShape("read", 1, 1, 2**21, 1, 1, 512, 512, True, 1.0, 2
 """2 GiB to read where the scenario has no cache, or one too small to tell a rate."""
 LEAST_CEILING_BYTES = 2**28
 SUSTAINED_S = 1.0
-LISTS = ("kernels", "memory", "merge", "stages", "collectives", "calibration")
+LISTS = ("kernels", "memory", "merge", "stages", "collectives", "layers", "calibration")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ class Wanted:
     sustained: bool = True
     collectives: bool = True
     calibrate: bool = False
+    loaded: bool = False
 
 
 class Worker:
@@ -58,7 +60,7 @@ class Worker:
         self.plan: Plan = plan(wanted.scenario)
         self.method = Method()
         self.clock = Clock(self.method, self.device)
-        self.skipped = [(part.what, part.reason) for part in self.plan.skipped]
+        self.skipped = list(self.plan.skipped)
         self.rates: dict[str, float] = {}
         self.ceilings: Ceilings | None = None
         self.found: dict[str, Any] = {name: [] for name in LISTS}
@@ -150,7 +152,7 @@ class Worker:
             reason = f"no memory for one page of cache: {free_bytes(self.device)} bytes free"
             if self.ceilings is None:
                 raise UnavailableError("out_of_memory", reason) from None
-            self.skipped.append((f"attention {shape.kind}", reason))
+            self.skipped.append(Skipped(shape.kind, reason, "no_memory"))
             return {"skipped": reason}
         self.found["memory"].append({"kind": shape.kind} | seen.to_json())
         assert self.ceilings is not None
@@ -220,24 +222,31 @@ class Worker:
         return {"stages": len(rows)}
 
     def _collectives(self) -> dict[str, Any]:
+        """One process a GPU, started from here; a latent layer over them under DCP."""
         from gpu.collectives import run_here
 
         ranks = torch.cuda.device_count()
-        reason = None
+        layout = self.wanted.scenario.layout
         if not calls_for(self.wanted.scenario, max(ranks, 1)):
-            reason = "the scenario has no collectives: one rank"
+            skipped = Skipped(
+                "collectives", "the scenario has no collectives: one rank", "one_rank"
+            )
         elif ranks < 2:
-            reason = "needs at least 2 GPUs; this machine shows 1"
-        if reason is None:
+            reason = f"needs at least 2 GPUs; this machine shows {ranks}"
+            skipped = Skipped("collectives", reason, "one_gpu")
+        else:
+            options = as_arguments(self.wanted.scenario)
+            options += ["--layer"] * (layout.dcp > 1) + ["--loaded"] * self.wanted.loaded
             try:
-                rows = run_here(as_arguments(self.wanted.scenario), ranks)
-            except (RuntimeError, OSError) as error:
-                reason = " ".join(str(error).split())[:300]
+                said = run_here(options, ranks)
+            except (RuntimeError, OSError, subprocess.SubprocessError) as error:
+                skipped = Skipped("collectives", " ".join(str(error).split())[:300], "failed")
             else:
-                self.found["collectives"] = rows
-                return {"collectives": len(rows)}
-        self.skipped.append(("collectives", reason))
-        return {"skipped": reason}
+                self.found |= {"collectives": said["collectives"], "layers": said["layers"]}
+                self.skipped += [Skipped(**part) for part in said["skipped"]]
+                return {"collectives": len(said["collectives"]), "layers": len(said["layers"])}
+        self.skipped.append(skipped)
+        return {"skipped": skipped.reason}
 
     def _sustained(self) -> dict[str, float]:
         self.found["sustained"] = gemm_sustained(self.clock, self.device)
@@ -271,7 +280,7 @@ class Worker:
             "ceilings": ceilings,
             "machine": found["machine"],
             **{name: found[name] for name in LISTS},
-            "skipped": [{"what": what, "reason": reason} for what, reason in self.skipped],
+            "skipped": [asdict(part) for part in self.skipped],
             "seconds": time.monotonic() - self.started,
         }
 

@@ -95,9 +95,10 @@ class Borrowed:
         return self.scale == self.compute == 1.0
 
 
-def measured_ids() -> list[str]:
+@functools.cache
+def measured_ids() -> tuple[str, ...]:
     """The GPUs with measurements."""
-    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.yaml")))
 
 
 @functools.cache

@@ -22,7 +22,7 @@ from calc.layers import (
     Sharding,
     StateMixer,
 )
-from calc.timing.data import Kernel, KernelKind, kernel_for
+from calc.timing.data import Borrowed, Kernel, KernelKind, kernel_for
 from calc.units import Number, ceil_div, exact_div, greater, lesser
 
 FITTED = "fitted to decode kernels on H200 and B200: presets/timing"
@@ -133,7 +133,7 @@ class Kernels:
         kernel, borrowed = kernel_for(self.gpu, kind)
         tile, rate = _tile(kernel, rows)
         tiles = ceil_div(rows, tile)
-        memory_rate = kernel.rate_tb_s * borrowed.scale * 1e6
+        memory_rate, flop_rate = self._rates(kernel.rate_tb_s, rate, borrowed)
         each = (kernel.stream_tb_s or kernel.rate_tb_s) * borrowed.scale * 1e6
         processors = borrowed.measurements.processors or PROCESSORS
         return attention_us.item(
@@ -151,7 +151,7 @@ class Kernels:
                 score_width=widths[0],
                 output_width=widths[1],
             ),
-            flop_rate=rate * borrowed.compute * 1e6,
+            flop_rate=flop_rate,
             io_bytes=requests * streams * rows * sum(widths) * 2,
             memory_rate=memory_rate,
             wave_us=kernel.wave_us,
@@ -159,6 +159,16 @@ class Kernels:
             split_us=kernel.split_us,
             split_share=tokens / (tokens + kernel.split_tokens),
         )
+
+    def _rates(self, rate_tb_s: float, tflops: float, borrowed: Borrowed) -> tuple[float, float]:
+        """Bytes and operations a µs: as this GPU was measured to reach, else as fitted."""
+        gpu, reached = self.gpu, self.gpu.reached
+        memory, arithmetic = rate_tb_s * borrowed.scale * 1e6, tflops * borrowed.compute * 1e6
+        if reached.hbm:
+            memory = gpu.memory_rate.value * reached.hbm / 1e6
+        if reached.attention:
+            arithmetic = gpu.flops["bf16"].value * reached.attention / 1e6
+        return memory, arithmetic
 
     def convolution(self, requests: Number, channels: int, columns: int, key: str) -> Item:
         """A causal convolution's window in bf16, and one column in and out."""

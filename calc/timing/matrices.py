@@ -60,6 +60,11 @@ def product_flop(weight_bytes: Number, weight_element: float, tokens: Number) ->
     return 2 * weight_bytes / weight_element * tokens
 
 
+def compute_share(gpu: Hardware) -> float:
+    """What large matrix products reach of the arithmetic rate: measured on this GPU, or assumed."""
+    return gpu.reached.gemm or COMPUTE_SHARE
+
+
 @dataclass(frozen=True, slots=True)
 class Products:
     """Matrix products of a model on one rank of a GPU kind; ``pp`` stages one after another."""
@@ -94,7 +99,7 @@ class Products:
             flop=product_flop.item(
                 f"{key}.flop", weight_bytes=part.item, weight_element=weight, tokens=used
             ),
-            flop_rate=rate * COMPUTE_SHARE / 1e6,
+            flop_rate=rate * compute_share(self.gpu) / 1e6,
             launch_us=KERNEL_US * part.layers * len(part.tensors),
         )
 

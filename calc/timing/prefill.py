@@ -10,7 +10,7 @@ from calc.hardware import Hardware
 from calc.items import Item, Status, formula, total
 from calc.layers import Attention, Growth, LatentAttention, Mixer, Sharding, StateMixer
 from calc.model import ModelSpec
-from calc.timing.matrices import COMPUTE_SHARE, MEMORY_SHARE, Products
+from calc.timing.matrices import MEMORY_SHARE, Products, compute_share
 from calc.timing.step import (
     Group,
     StepTime,
@@ -105,7 +105,7 @@ def _mixer(
     mixer: Mixer, place: Sharding, gpu: Hardware, tokens: Number, prefix: Number, pcp: int
 ) -> Iterator[Item]:
     key = f"{mixer.kind}.chunk"
-    rate = gpu.flops["bf16"].value * COMPUTE_SHARE / 1e6
+    rate = gpu.flops["bf16"].value * compute_share(gpu) / 1e6
     memory = gpu.memory_rate.value * MEMORY_SHARE / 1e6
 
     def timed(flop: Item, read: Number) -> Item:

@@ -38,7 +38,7 @@ class Times:
 def times(report: Report, gpu: Hardware | None = None) -> Times:
     """All times of a report, on its own GPU unless another is named."""
     scenario = report.scenario
-    gpu = gpu or gpu_of(scenario)
+    gpu = scenario.measured(gpu or gpu_of(scenario))
     weight_format = scenario.weight_format
     place = Sharding(
         scenario.tp,
@@ -79,6 +79,7 @@ def times_json(found: Times) -> dict[str, Any]:
         "status": "estimate",
         "gpu": found.decode.gpu.id,
         "measurements_of": borrowed_from(found.decode.gpu),
+        "efficiencies": found.decode.gpu.reached.model_dump(),
         "median_error": {row.table: round(row.median, 4) for row in error_rows()},
         "decode": step_time_json(found.decode),
         "prefill": step_time_json(found.prefill) if found.prefill else None,

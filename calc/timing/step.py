@@ -19,6 +19,7 @@ from calc.timing.collectives import Links
 from calc.timing.kernels import Kernels
 from calc.timing.matrices import Products
 from calc.traffic import Stage, Step
+from calc.traffic.stage import Work
 from calc.units import Number
 from calc.weight_formats import CHECKPOINT
 
@@ -82,15 +83,8 @@ def decode_time(
 ) -> StepTime:
     """The time of a decode step for ``batch`` requests of ``context`` tokens on each replica."""
     work = step.work
-    own = -(-batch // work.layout.pcp)
-    drafts = work.options.speculative_tokens
-    layers = model.stages(1)[0]
-    products = Products(gpu, model, work.layout, weight_format, work.query_replicated)
-    parts = [
-        time_part(item.key.split(".")[1], "model", "products", 1, item)
-        for item in products.parts(work.tokens, work.sampled)
-    ]
-    parts += _mixers(Kernels(gpu), layers, place, own, context, 1 + drafts)
+    parts = products(model, work, gpu, weight_format)
+    parts += mixers(model, place, work, gpu, batch, context)
     parts += communication(step, gpu)
     whole = total("step.us", "µs", [part.total for part in parts])
     return StepTime(
@@ -102,6 +96,24 @@ def decode_time(
             "step.gpu", batch=batch, step_us=whole, replica_ranks=work.layout.replica_ranks
         ),
     )
+
+
+def products(model: ModelSpec, work: Work, gpu: Hardware, weight_format: str) -> list[TimePart]:
+    """The matrix products of a step."""
+    of = Products(gpu, model, work.layout, weight_format, work.query_replicated)
+    return [
+        time_part(item.key.split(".")[1], "model", "products", 1, item)
+        for item in of.parts(work.tokens, work.sampled)
+    ]
+
+
+def mixers(
+    model: ModelSpec, place: Sharding, work: Work, gpu: Hardware, batch: int, context: int
+) -> list[TimePart]:
+    """Attention and states of a step for ``batch`` requests of a replica."""
+    own = -(-batch // work.layout.pcp)
+    queries = 1 + work.options.speculative_tokens
+    return list(_mixers(Kernels(gpu), model.stages(1)[0], place, own, context, queries))
 
 
 def communication(step: Step, gpu: Hardware) -> list[TimePart]:

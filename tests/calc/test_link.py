@@ -178,6 +178,9 @@ FROZEN = {
     "lengths": "off",
     "pp_layers": "even",
     "weight_format": "checkpoint",
+    "hbm_efficiency": 0.0,
+    "attention_efficiency": 0.0,
+    "gemm_efficiency": 0.0,
 }
 """The default of each key when it was introduced; never change one, add below."""
 

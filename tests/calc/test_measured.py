@@ -1,14 +1,29 @@
 """Benchmark results read as untrusted input, and measured beside predicted."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from calc.calibration import Rates, compared, efficiency, fit, fitted, hardware_of
+from calc.calibration import (
+    Rates,
+    compared,
+    compared_collective,
+    compared_layer,
+    efficiency,
+    fit,
+    fitted,
+    hardware_of,
+)
 from calc.errors import CalcError
+from calc.hardware import load_hardware
+from calc.link import decode_query, encode, query_string
 from calc.measured import MAX_BYTES, KernelResult, read_result, result_json
+from calc.report import evaluate
+from calc.scenario import Scenario
+from calc.timing.report import times
 
 RECORDED = Path(__file__).resolve().parents[2] / "gpu" / "recorded"
 H200 = (RECORDED / "h200-kimi-k3.json").read_text(encoding="utf-8")
@@ -96,15 +111,92 @@ def test_measured_stands_beside_two_predictions() -> None:
 
 
 def test_efficiency_is_offered_as_shares_of_the_data_sheet() -> None:
-    found = efficiency(read_result(H200))
-    assert found.memory is not None
-    assert found.compute is not None
-    assert 0.85 < found.memory < 1.0
-    assert 0.6 < found.compute < 0.8
+    result = read_result(H200)
+    found = efficiency(result)
+    assert found.hbm is not None
+    assert found.attention is not None
+    assert 0.85 < found.hbm <= result.ceilings.read / 4.8e12  # nothing reads faster than reading
+    assert 0.6 < found.attention < 0.8
+    assert found.gemm == pytest.approx(650.2 / 989.5, abs=0.002)
     data = json.loads(H200) | {"calibration": []}
     own = efficiency(read_result(json.dumps(data)))
-    assert own.compute is not None
-    assert 0.6 < own.compute < 0.8
+    assert own.hbm is None  # the only attention measured is bound by arithmetic
+    assert own.attention is not None
+    assert 0.6 < own.attention < 0.8
+    assert own.fields()["hbm_efficiency"] == 0
+
+
+def test_applied_efficiencies_move_the_estimate_towards_what_was_measured() -> None:
+    result = read_result(H200)
+    shares: dict[str, Any] = {**efficiency(result).fields()}
+    before = Scenario("kimi-k3", tp=8, dcp=8, batch=64, context=2**20, gpu="h200")
+    after = decode_query(query_string(encode(replace(before, **shares)))).scenario
+    assert after.hbm_efficiency > 0.9
+
+    def attention(scenario: Scenario) -> float:
+        parts = times(evaluate(scenario)).decode.parts
+        return float(next(part.each.value for part in parts if part.name == "attention"))
+
+    measured = result.kernels[0].best
+    assert measured is not None
+    assert measured.timing is not None
+    errors = [abs(attention(one) / measured.timing.us - 1) for one in (before, after)]
+    assert errors[1] < 0.06 < errors[0]
+    other = times(evaluate(after), load_hardware("b200")).decode
+    assert other.total.value == times(evaluate(before), load_hardware("b200")).decode.total.value
+
+
+def test_matrix_products_take_the_measured_share_too() -> None:
+    slow, fast = (
+        times(
+            evaluate(Scenario("llama-3.1-70b", tp=8, batch=4096, gpu="h200", gemm_efficiency=share))
+        ).decode.group("products")
+        for share in (0.3, 0.6)
+    )
+    assert slow == pytest.approx(2 * fast, rel=0.05)
+
+
+COLLECTIVE = {
+    "name": "mla.gather_query",
+    "collective": "all_gather",
+    "ranks": 8,
+    "payload_bytes": 7_077_888,
+    "dtype": "bf16",
+    "right": True,
+    "timing": {"us": 45.0, "min_us": 44.0, "max_us": 47.0, "n": 20, "graph": True},
+    "bus_bytes_per_s": 137.6e9,
+}
+LAYER = {
+    "kind": "mla",
+    "backend": "nccl",
+    "ranks": 8,
+    "batch": 64,
+    "tokens": 16_384,
+    "heads": 96,
+    "k_dim": 576,
+    "v_dim": 512,
+    "exchange": "a2a",
+    "attention": "FlashMLA",
+    "error": 2e-3,
+    "right": True,
+    "timing": {"us": 520.0, "min_us": 510.0, "max_us": 530.0, "n": 20, "graph": True},
+}
+
+
+@pytest.mark.parametrize("exchange", ["a2a", "ag_rs"])
+def test_collectives_and_layers_stand_beside_their_prediction(exchange: str) -> None:
+    rows = [COLLECTIVE, COLLECTIVE | {"backend": "gloo"}]
+    result = read_result(changed(collectives=rows, layers=[LAYER | {"exchange": exchange}]))
+    nccl, gloo = (compared_collective(result, row) for row in result.collectives)
+    layer = compared_layer(result, result.layers[0])
+    assert nccl
+    assert gloo
+    assert layer
+    assert nccl.error is not None
+    assert abs(nccl.error) < 0.5
+    assert gloo.predicted_us is None  # a CPU's time says nothing about a GPU
+    assert layer.predicted_us is not None
+    assert 400 < layer.predicted_us < 700
 
 
 def points(rates: Rates) -> list[KernelResult]:

@@ -9,15 +9,11 @@ import sys
 import time
 from pathlib import Path
 
-import torch
 import torch.distributed as dist
 
 from calc.scenario import Scenario
 from gpu.collective_plan import calls_for
 from gpu.collectives import Collected, join
-from gpu.dcp_layer import DcpLayer
-from gpu.problem import Problem, reference
-from gpu.shapes import AttentionShape
 
 SCENARIO = Scenario("kimi-k3", tp=8, dcp=8, batch=64, context=8192, dcp_backend="a2a")
 
@@ -46,35 +42,17 @@ def counted(collected: Collected) -> int:
     return after - before
 
 
-def attend(task: Problem):
-    def call():
-        rows = [reference(task, request) for request in range(task.shape.batch)]
-        return torch.stack([out for out, _ in rows]), torch.stack([lse for _, lse in rows])
-
-    return call
-
-
-def layer_error(rank: int, ranks: int, device: torch.device) -> float:
-    """DCP over real processes against unsharded attention; the worst rank."""
-    shape = AttentionShape("mla", 1, 2, 64 * ranks, 2 * ranks, 1, 48, 32, True, 0.3, 64 * ranks)
-    worst = torch.tensor(DcpLayer(shape, rank, ranks, attend, device).error())
-    dist.all_reduce(worst, op=dist.ReduceOp.MAX)
-    return float(worst)
-
-
 def main() -> None:
-    torch.set_num_threads(1)
-    rank, ranks, device = join("gloo", sys.argv[1])
+    place = join("gloo", sys.argv[1])
     rows = []
-    for call in calls_for(SCENARIO, ranks):
+    for call in calls_for(SCENARIO, place.ranks):
         if call.payload_bytes > 16 * 2**20:
             continue
-        collected = Collected(call, rank, device)
+        collected = Collected(call, place.rank, place.device)
         right = collected.right()
         rows.append([call.name, counted(collected), right])
-    error = layer_error(rank, ranks, device)
-    if rank == 0:
-        sys.stdout.write(json.dumps({"rows": rows, "layer_error": error}) + "\n")
+    if place.rank == 0:
+        sys.stdout.write(json.dumps(rows) + "\n")
     dist.destroy_process_group()
 
 

@@ -62,8 +62,35 @@ def test_every_preset_has_a_plan_whose_bytes_are_those_of_the_calculator(preset:
         for part in report.cache.stage.components
     }
     for shape in made.attention:
-        if (shape.kind, shape.layers) in predicted and shape.tokens == shape.wanted_tokens:
+        if "sparse_rows" in {skipped.code for skipped in made.skipped}:
+            assert shape.tokens < 8192  # chosen ones, not the cache
+        elif (shape.kind, shape.layers) in predicted and shape.tokens == shape.wanted_tokens:
             assert shape.kv_bytes == predicted[shape.kind, shape.layers]
+
+
+def test_a_sparse_layer_reads_the_tokens_its_indexer_chose() -> None:
+    made = plan(Scenario("deepseek-v3.2", tp=8, batch=64, context=131_072))
+    (shape,) = made.attention
+    assert (shape.tokens, shape.heads) == (2048, 16)
+    assert {skipped.what: skipped.code for skipped in made.skipped} == {
+        "mla": "sparse_rows",
+        "indexer": "no_kernel",
+    }
+    short = plan(Scenario("deepseek-v3.2", tp=8, batch=64, context=1024))
+    assert short.attention[0].tokens == 1024
+    assert [skipped.what for skipped in short.skipped] == ["indexer"]
+
+
+@pytest.mark.parametrize(
+    ("preset", "what", "code"),
+    [
+        ("falcon-mamba-7b", "mamba1", "no_kernel"),
+        ("deepseek-v4-pro", "compressed_latent", "no_kernel"),
+        ("kimi-k3", "kda", "convolution"),
+    ],
+)
+def test_what_has_no_kernel_here_is_named(preset: str, what: str, code: str) -> None:
+    assert (what, code) in {(one.what, one.code) for one in plan(Scenario(preset)).skipped}
 
 
 def test_the_cache_format_measured_is_named_where_the_scenario_has_another() -> None:
