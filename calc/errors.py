@@ -102,7 +102,7 @@ MESSAGES: dict[str, str] = {
         "prefix: the window of {window} tokens is larger than the prefix of {prefix}; at least "
         "{window} tokens are needed for it to matter"
     ),
-    "reuse_range": "missing: {group} has no chunk {given} in this prefix; it has {count}, from 0 on",
+    "reuse_range": "missing: {group} has no chunk {given} here; it has {count}, from 0 on",
     "reuse_unreadable": "missing: {given} ({group}) is no list of chunks such as 3, 7-9",
     "reuse_overlap": "missing: chunk {given} of {group} is named more than once",
     "reuse_interval": (
