@@ -6,6 +6,7 @@ holds most. Growing, window and state bytes are kept apart throughout.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from calc.items import Item, formula, total
 from calc.layers import Growth, Mixer, Sharding, Store
 from calc.layout import Layout
 from calc.model import Layer, ModelSpec
-from calc.units import Number, exact_div
+from calc.units import Number, exact_div, greater
 
 CONTEXT_LIMIT = 2**40
 """A context beyond which a cache counts as not growing at all, tokens."""
@@ -191,7 +192,7 @@ def _by_stage(held: Cache, budget: int | Sequence[int]) -> tuple[int, ...]:
 
 def request_bytes(held: Cache, context: int) -> Number:
     """Bytes of one request of another length on the fullest rank."""
-    return max(stage_request_bytes(stage, context) for stage in held.stages)
+    return functools.reduce(greater, (stage_request_bytes(stage, context) for stage in held.stages))
 
 
 def stage_request_bytes(stage: StageCache, context: int) -> Number:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,11 +67,16 @@ def gpu_memory(scenario: Scenario) -> int | None:
 
 def scenario_budget(scenario: Scenario, weights: RankWeights) -> Budget:
     """The cache memory of one rank on each pipeline stage."""
+    held: list[Item | int] = list(weights.stage_bytes)
+    held[weights.stage] = weights.total
+    return budget_beside(scenario, held)
+
+
+def budget_beside(scenario: Scenario, held: Sequence[Item | int]) -> Budget:
+    """The cache memory beside the weights that the ranks of each pipeline stage hold."""
     memory = gpu_memory(scenario)
     if memory is None:
         return typed_budget(scenario.kv_cache_memory_gib, scenario.pp)
-    held: list[Item | int] = list(weights.stage_bytes)
-    held[weights.stage] = weights.total
     allowances = Allowances(
         scenario.activation_gib, scenario.cuda_graph_gib, scenario.communication_gib
     )

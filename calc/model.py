@@ -145,14 +145,18 @@ class ModelSpec(Part):
         """
         sizes = sizes or self.stage_sizes(pp)
         if sizes not in self._stages:
-            ends = list(accumulate(sizes))
-            self._stages[sizes] = tuple(
-                tuple(
-                    layer.model_copy(update={"count": count})
-                    for layer, count in Counter(self._one_by_one[end - size : end]).items()
-                )
-                for size, end in zip(sizes, ends, strict=True)
-            )
+            cut: list[tuple[Layer, ...]] = []
+            made: dict[tuple[int, ...], tuple[Layer, ...]] = {}
+            for size, end in zip(sizes, accumulate(sizes), strict=True):
+                single = self._one_by_one[end - size : end]
+                same = tuple(map(id, single))  # equal stages are one object: worked out once
+                if same not in made:
+                    made[same] = tuple(
+                        layer.model_copy(update={"count": count})
+                        for layer, count in Counter(single).items()
+                    )
+                cut.append(made[same])
+            self._stages[sizes] = tuple(cut)
         return self._stages[sizes]
 
     def kept(self, key: Hashable, make: Callable[[], T]) -> T:

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from calc.capacity import batch_bytes, requests_that_fit, stage_request_bytes
+from calc.capacity import batch_bytes, request_bytes, requests_that_fit, stage_request_bytes
 from calc.errors import CalcError, shown
 from calc.presets import CUSTOM
 from calc.report import Report, evaluate
@@ -305,7 +305,7 @@ def _spread(value: Number, grid: Grid) -> Number:
 
 
 def _request_grid(report: Report, grid: Grid) -> Number:
-    return _spread(functools.reduce(greater, _stage_bytes(report, grid)), grid)
+    return _spread(request_bytes(report.cache, grid["context"]), grid)
 
 
 def _batch_grid(report: Report, grid: Grid) -> Number:

@@ -306,6 +306,20 @@ def _rank_weights(
     return RankWeights(whole, fullest, sizes or (int(whole.value),), parts)
 
 
+def stage_bytes(
+    model: ModelSpec,
+    groups: Groups,
+    weight_format: str = CHECKPOINT,
+    query_replicated: bool = False,
+    drafting: bool = False,
+) -> tuple[int, ...]:
+    """``rank_bytes(...).stage_bytes`` without its Items, for searches over many layouts."""
+    place = _Place(model, groups, weight_format, query_replicated)
+    stages = _stages(model, groups.pp, _cut(groups), drafting)
+    sizes = {id(stage): sum(place.bytes(piece) for piece in stage) for stage in stages}
+    return tuple(sizes[id(stage)] for stage in stages)
+
+
 def _cut(groups: Groups) -> tuple[int, ...]:
     """The layers of each pipeline stage, where they are given."""
     given: tuple[int, ...] = getattr(groups, "stage_layers", ())
@@ -321,10 +335,13 @@ def _stages(
     """
 
     def cut() -> list[list[_Piece]]:
-        stages = [_stage_pieces(model, layers) for layers in model.stages(pp, layers_each)]
-        stages[0] += [*_embedding(model), *_extras(model)]
+        cut_layers = model.stages(pp, layers_each)
+        distinct = {id(layers): layers for layers in cut_layers}
+        pieces = {same: _stage_pieces(model, layers) for same, layers in distinct.items()}
+        stages = [pieces[id(layers)] for layers in cut_layers]
+        stages[0] = [*stages[0], *_embedding(model), *_extras(model)]
         tied = _embedding(model) if model.tied_embeddings and pp > 1 else []
-        stages[-1] += [*tied, *_final(model), *_head(model)]
+        stages[-1] = [*stages[-1], *tied, *_final(model), *_head(model)]
         return stages
 
     stages = model.kept(("weights.stages", pp, layers_each), cut)

@@ -151,8 +151,8 @@ def _step(model: ModelSpec, work: Work, tokens: Number, drafting: Work | None) -
         if drafting is not None:
             yield from _draft_stages(model, drafting)
 
-    pipeline = tuple(
-        (
+    def on_rank(layers: tuple[Layer, ...], index: int) -> tuple[Stage, ...]:
+        return (
             *_stages(
                 layers,
                 work,
@@ -164,8 +164,14 @@ def _step(model: ModelSpec, work: Work, tokens: Number, drafting: Work | None) -
             *(drafts() if index == last else ()),
             *token_broadcast(work),
         )
-        for index, layers in enumerate(model.stages(layout.pp, layout.stage_layers))
-    )
+
+    alike: dict[tuple[int, bool, bool], tuple[Stage, ...]] = {}
+    pipeline: tuple[tuple[Stage, ...], ...] = ()
+    for index, layers in enumerate(model.stages(layout.pp, layout.stage_layers)):
+        same = (id(layers), index == 0, index == last)
+        if same not in alike:
+            alike[same] = on_rank(layers, index)
+        pipeline = (*pipeline, alike[same])
     whole = pipeline[0]
     if last:
         everything = model.stages(1)[0]
