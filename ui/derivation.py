@@ -7,7 +7,7 @@ import re
 import streamlit as st
 
 from calc.expressions import filled, number_latex, symbolic
-from calc.items import SUMS, Item, walk
+from calc.items import SUMS, Item, Status, walk
 from calc.symbols import SYMBOLS
 from ui.errors import slug
 from ui.text import Translator
@@ -69,6 +69,8 @@ def _part(t: Translator, part: str) -> str:
 
 
 def unit(t: Translator, item: Item) -> str:
+    if "µ" in item.unit:  # a slug has no room for it
+        return item.unit
     return t.get(f"unit.{slug(item.unit)}", item.unit)
 
 
@@ -97,4 +99,7 @@ def _footnote(t: Translator, item: Item) -> str:
 
 
 def status(t: Translator, item: Item) -> str:
+    """How far a number can be trusted: what is made of an estimate is one."""
+    if any(part.status is Status.ESTIMATE for part in walk(item)):
+        return t(f"status.{Status.ESTIMATE}")
     return t(f"status.{slug(item.status)}")

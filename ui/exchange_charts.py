@@ -13,6 +13,8 @@ from ui import numbers, plot
 from ui.text import Translator
 
 WIDE, NARROW = 3, 1.5
+TALL = 420
+"""Leaves room for a legend that takes several lines on a phone."""
 
 
 def time_against_context(
@@ -155,7 +157,10 @@ def roofline(
     plot.log_axis(figure, "xaxis", low, high, lambda value: f"{value:g}")
     plot.decimal_axis(figure, "yaxis", low * rate, peak * 1.4, flop_rate)
     figure.update_layout(
-        xaxis_title=t("chart.intensity"), yaxis_title=t("chart.attainable"), hovermode="closest"
+        xaxis_title=t("chart.intensity"),
+        yaxis_title=t("chart.attainable"),
+        hovermode="closest",
+        height=TALL,
     )
     return figure
 

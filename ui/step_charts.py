@@ -153,12 +153,12 @@ def part_kind(part: TimePart) -> str:
     return "model" if part.name in known else NUMBERED.sub("", part.name)
 
 
-def time_by_kind(step: StepTime, t: Translator) -> go.Figure:
-    """The whole step, then each layer kind, stacked by what the time is spent on."""
+def time_by_kind(step: StepTime, t: Translator, whole: str) -> go.Figure:
+    """The whole, called ``whole``, then each layer kind, stacked by what the time is spent on."""
     first = [part for part in step.parts if part.group == "communication"]
     kinds = list(dict.fromkeys(part_kind(part) for part in (*first, *step.parts)))
     kinds = [kind for kind in kinds if kind != "model"] + ["model"] * ("model" in kinds)
-    labels = [t("step.whole"), *(t(f"kind.{kind}.short") for kind in kinds)]
+    labels = [whole, *(t(f"kind.{kind}.short") for kind in kinds)]
     figure = plot.figure()
     for group, colour in zip(GROUPS, plot.PALETTE, strict=False):
         values: list[Number] = [step.group(group)]

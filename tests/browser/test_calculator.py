@@ -1,12 +1,14 @@
 """The main job in a real browser: choose, read, send, open elsewhere, walk back."""
 
 import re
+from dataclasses import replace
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from calc.report import evaluate
 from calc.scenario import Scenario
+from calc.timing.report import times
 from tests.browser.conftest import OpenPage, settle
 from ui import numbers
 from ui.state import START
@@ -138,3 +140,26 @@ def test_formulas_open_with_numbers_filled_in(page: Page) -> None:
     expect(page.get_by_text("Rows of one request on the fullest rank")).to_be_visible()
     assert page.locator(".katex-error").count() == 0
     assert any("452,984,832" in text for text in page.locator(".katex").all_inner_texts())
+
+
+def test_a_gpu_chosen_beside_the_estimate_becomes_part_of_the_scenario(page: Page) -> None:
+    page.get_by_role("radio", name="Traffic").click()
+    settle(page)
+    page.get_by_role("radio", name="Time", exact=True).click()
+    settle(page)
+    expect(page.get_by_text("Choose one above")).to_be_visible()
+    page.get_by_test_id("stMain").get_by_test_id("stSelectbox").click()
+    page.keyboard.type("H200")
+    page.keyboard.press("Enter")
+    settle(page)
+    found = times(evaluate(replace(START, gpu="h200"))).decode
+    shown = page.get_by_test_id("stMetricValue").all_inner_texts()
+    assert f"≈ {numbers.duration(float(found.total.value))}" in shown
+    assert "gpu=h200" in page.url
+    page.get_by_role("radio", name="DCP exchange").click()
+    settle(page)
+    expect(page.get_by_text("Why less than 8")).to_be_visible()
+    page.get_by_role("radio", name="中文").click()
+    settle(page)
+    expect(page.get_by_role("radio", name="DCP 的交换")).to_be_checked()
+    assert page.get_by_test_id("stPlotlyChart").count() == 2

@@ -102,7 +102,7 @@ def test_the_time_is_the_librarys_with_its_error_beside_it(open_app: OpenApp) ->
     rows = table(app).set_index("Spent on")
     for group in ("products", "attention", "state", "communication"):
         row = rows.loc[Translator("en")(f"step.group.{group}")]
-        assert row["Estimated time"] == numbers.duration(float(found.group(group)))  # type: ignore[arg-type]
+        assert row["Estimated time"] == numbers.duration(float(found.group(group)))
     assert rows.loc["states", "Measured on"] == "borrowed from H200, scaled by rates"
     assert "%" in rows.loc["attention over the cache", "Median error"]
     assert "not measured" in rows.loc["weights and matrix products", "Median error"]
@@ -209,3 +209,20 @@ def test_derivations_of_a_part_have_words_for_every_step(
     assert shown_text(app) != first
     for words in (first, shown_text(app)):
         assert not [prefix for prefix in ("formula.", "symbol.", "item.") if prefix in words]
+
+
+def test_times_are_derived_in_microseconds_and_called_estimates(open_app: OpenApp) -> None:
+    app = visit(open_app, "time", gpu="h200")
+    app.session_state["derivation_time"] = True
+    app.run()
+    (line,) = [text.value for text in app.markdown if "62{,}670" in text.value]
+    assert line.endswith(" µs")
+    assert any(caption.value.startswith("Estimate") for caption in app.caption)
+
+
+def test_equal_stages_of_latent_attention_are_listed_once(open_app: OpenApp) -> None:
+    """DeepSeek-V3's 3 dense and 58 expert layers differ in nothing but how o_proj ends."""
+    app = visit(open_app, "bytes", "deepseek-v3", dp=4, ep="on")
+    stages = table(app, 1)
+    assert list(stages["No."]) == ["1", "2", "3", "3", "4", "5", "6", "6", "7", "8", "8"]
+    assert list(stages["Layers"])[-3:] == ["× 61", "× 3", "× 58"]

@@ -75,19 +75,34 @@ def _latent_table(t: Translator, report: Report) -> None:
         st.caption(t("traffic.latent_no_dcp"))
     rows = [
         {
-            t("column.number"): str(stage.number),
-            t("column.computation"): _computation(t, stage, report),
-            t("column.shape"): shape(stage),
-            t("column.collective"): _over(t, stage),
-            t("column.payload"): _traffic(stage.payload),
-            t("column.sent"): _traffic(stage.sent),
-            t("column.times"): f"× {stage.layers}",
-            t("column.sent_step"): _traffic(stage.per_step),
+            t("column.number"): str(alike[0].number),
+            t("column.computation"): _computation(t, alike[0], report),
+            t("column.shape"): shape(alike[0]),
+            t("column.collective"): _over(t, alike[0]),
+            t("column.payload"): _traffic(alike[0].payload),
+            t("column.sent"): _traffic(alike[0].sent),
+            t("column.times"): f"× {sum(stage.layers for stage in alike)}",
+            t("column.sent_step"): _over_layers(alike),
         }
-        for stage in report.step.stages
-        if stage.kind == LatentAttention.model_fields["kind"].default and stage.number
+        for alike in _alike(report.step.stages)
     ]
     tables.draw(rows, t("traffic.latent"))
+
+
+def _alike(stages: Sequence[Stage]) -> list[list[Stage]]:
+    """The numbered stages of latent attention, those that differ in their layers alone together."""
+    kind = LatentAttention.model_fields["kind"].default
+    found: dict[tuple[object, ...], list[Stage]] = {}
+    for stage in stages:
+        if stage.kind == kind and stage.number and not stage.drafts:
+            key = (stage.number, stage.name, stage.collective, stage.shape, stage.dtype)
+            found.setdefault(key, []).append(stage)
+    return sorted(found.values(), key=lambda alike: alike[0].number)
+
+
+def _over_layers(alike: Sequence[Stage]) -> str:
+    sums = [item.value for stage in alike if (item := stage.per_step)]
+    return numbers.traffic(sum(sums)) if sums else "–"
 
 
 def _computation(t: Translator, stage: Stage, report: Report) -> str:

@@ -40,8 +40,13 @@ def draw(t: Translator, report: Report) -> None:
         batch = numbers.digits(report.scenario.batch)
         st.warning(t("step.does_not_fit", batch=batch), icon=":material/memory:")
     _cards(t, report, found.decode)
-    parts.chart(t, "time_chart", step_charts.time_by_kind(found.decode, t), t("step.chart_time"))
-    tables.draw(_groups(t, found.decode), t("step.groups"))
+    parts.chart(
+        t,
+        "time_chart",
+        step_charts.time_by_kind(found.decode, t, t("step.whole")),
+        t("step.chart_time"),
+    )
+    tables.draw(_groups(t, found.decode, t("step.whole")), t("step.groups"))
     _notes(t, report)
     with st.expander(t("step.all_parts"), key="step_parts", on_change="rerun") as kept:
         if kept.open:
@@ -89,7 +94,7 @@ def _cards(t: Translator, report: Report, step: StepTime) -> None:
         )
 
 
-def _groups(t: Translator, step: StepTime) -> list[tables.Row]:
+def _groups(t: Translator, step: StepTime, called: str) -> list[tables.Row]:
     """Each group with its share, and the error of its fit beside it."""
     whole = float(step.total.value)
     borrowed = borrowed_from(step.gpu)
@@ -109,7 +114,7 @@ def _groups(t: Translator, step: StepTime) -> list[tables.Row]:
         )
     total = f"**{numbers.duration(whole)}**"
     titles = list(rows[0])
-    last = {titles[0]: f"**{t('step.whole')}**", titles[1]: total, titles[2]: "**100 %**"}
+    last = {titles[0]: f"**{called}**", titles[1]: total, titles[2]: "**100 %**"}
     return [*rows, {title: last.get(title, "") for title in titles}]
 
 
@@ -213,8 +218,13 @@ def _prefill(t: Translator, report: Report, step: StepTime) -> None:
             cached=numbers.digits(report.scenario.context - new),
         )
     )
-    parts.chart(t, "prefill_chart", step_charts.time_by_kind(step, t), t("step.chart_prefill"))
-    tables.draw(_groups(t, step), title)
+    parts.chart(
+        t,
+        "prefill_chart",
+        step_charts.time_by_kind(step, t, t("step.whole_chunk")),
+        t("step.chart_prefill"),
+    )
+    tables.draw(_groups(t, step, t("step.whole_chunk")), title)
     st.caption(t("step.prefill_errors"))
 
 
