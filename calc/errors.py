@@ -105,6 +105,8 @@ MESSAGES: dict[str, str] = {
     "reuse_range": "missing: {group} has no chunk {given} here; it has {count}, from 0 on",
     "reuse_unreadable": "missing: {given} ({group}) is no list of chunks such as 3, 7-9",
     "reuse_overlap": "missing: chunk {given} of {group} is named more than once",
+    "storage_chunk": "chunk: {chunk} tokens do not divide into {unit}, over which rows are spread",
+    "transfer_model": "model: a cache moves only between replicas of the same model",
     "reuse_interval": (
         "interval: {interval} tokens are no multiple of {unit}, where a state can be saved"
     ),

@@ -1,0 +1,152 @@
+"""State snapshots: how often to save one, against what they weigh and what a miss costs.
+
+A hit can end only where a snapshot was saved, so the tokens behind the last one are computed
+again. Dense snapshots cost storage and writes, sparse ones recomputing; in between lies a best
+interval for a given distribution of hits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from calc.errors import CalcError
+from calc.items import Item, Status, formula
+from calc.units import Number
+
+MOST_CANDIDATES = 200
+
+
+@formula(unit="snapshots", source="one at the end of every interval")
+def checkpoints_kept(prefix: int, interval: int) -> Number:
+    """Snapshots along one prefix."""
+    return prefix // interval
+
+
+@formula(unit="B", source="every snapshot is a whole state")
+def checkpoint_bytes(state_bytes: int, checkpoints: Number) -> Number:
+    """Storage of one prefix's snapshots on a rank."""
+    return state_bytes * checkpoints
+
+
+@formula(unit="B/s", source="one state for every interval of tokens", status=Status.ESTIMATE)
+def checkpoint_write_rate(state_bytes: int, tokens_per_second: float, interval: int) -> Number:
+    """Write bandwidth of a rank that prefills so many tokens a second."""
+    return state_bytes * tokens_per_second / interval
+
+
+@formula(unit="tokens", source="hits end anywhere with equal chance")
+def mean_recompute(interval: int) -> Number:
+    """Tokens computed again on average: anything from 0 to an interval less one."""
+    return (interval - 1) / 2
+
+
+@formula(unit="tokens", source="tokens behind the last snapshot, weighted by how often")
+def weighted_recompute(tokens: Number, batch: int) -> Number:
+    """Tokens computed again on average over hits of given lengths."""
+    return tokens / batch
+
+
+@formula(unit="µs", source="computing again and writing, of one request", status=Status.ESTIMATE)
+def checkpoint_cost_us(
+    hits: float, recomputed: Number, token_us: Number, written_bytes: Number, link_rate: float
+) -> Number:
+    """What an interval costs a rank for each prefix that is written and then hit."""
+    return hits * recomputed * token_us + 1000000 * written_bytes / link_rate
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """One interval with its costs."""
+
+    tokens: int
+    kept: Item
+    storage: Item
+    write_rate: Item
+    recompute: Item
+    cost: Item
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What is asked of the snapshots.
+
+    A prefix of ``prefix`` tokens is written once and hit ``hits`` times, at the ``lengths``
+    (tokens, how often), or anywhere where there are none. ``token_us`` is what computing one
+    token takes, ``link_rate`` what storage takes in.
+    """
+
+    prefix: int
+    hits: float
+    token_us: Number | Item
+    link_rate: float
+    tokens_per_second: float
+    lengths: tuple[tuple[int, int], ...] = ()
+
+
+def interval_cost(state: Item, interval: int, unit: int, work: Workload) -> Interval:
+    """One interval; it must be a multiple of ``unit``, where a state can be saved."""
+    if interval < 1 or interval % unit:
+        raise CalcError("reuse_interval", interval=interval, unit=unit)
+    kept = checkpoints_kept.item("checkpoints.kept", prefix=work.prefix, interval=interval)
+    storage = checkpoint_bytes.item("checkpoints.storage", state_bytes=state, checkpoints=kept)
+    again = _recompute(interval, work)
+    return Interval(
+        interval,
+        kept,
+        storage,
+        checkpoint_write_rate.item(
+            "checkpoints.write_rate",
+            state_bytes=state,
+            tokens_per_second=work.tokens_per_second,
+            interval=interval,
+        ),
+        again,
+        checkpoint_cost_us.item(
+            "checkpoints.cost",
+            hits=work.hits,
+            recomputed=again,
+            token_us=work.token_us,
+            written_bytes=storage,
+            link_rate=work.link_rate,
+        ),
+    )
+
+
+def _recompute(interval: int, work: Workload) -> Item:
+    if not work.lengths:
+        return mean_recompute.item("checkpoints.recompute", interval=interval)
+    last = work.prefix // interval * interval
+    behind = sum(
+        (tokens % interval if tokens <= last else tokens - last) * often
+        for tokens, often in work.lengths
+    )
+    return weighted_recompute.item(
+        "checkpoints.recompute",
+        tokens=behind,
+        batch=sum(often for _, often in work.lengths),
+    )
+
+
+def trade_off(state: Item, unit: int, work: Workload) -> tuple[Interval, ...]:
+    """Intervals from ``unit`` to the whole prefix: all multiples, or an even choice of many."""
+    if unit < 1:
+        raise CalcError("out_of_range", "unit", given=unit, minimum=1, maximum=work.prefix)
+    for tokens, _ in work.lengths:
+        if tokens > work.prefix:
+            raise CalcError("out_of_range", "lengths", given=tokens, minimum=1, maximum=work.prefix)
+    most = work.prefix // unit
+    if not most:
+        raise CalcError("reuse_interval", interval=work.prefix, unit=unit)
+    chosen = range(1, most + 1)
+    picked: Sequence[int] = chosen
+    if most > MOST_CANDIDATES:
+        picked = sorted(
+            {round(most ** (place / MOST_CANDIDATES)) for place in range(MOST_CANDIDATES + 1)}
+        )
+    return tuple(interval_cost(state, multiple * unit, unit, work) for multiple in picked)
+
+
+def best(intervals: Sequence[Interval]) -> Interval:
+    """The cheapest interval; the longer one where two cost the same."""
+    return min(intervals, key=lambda one: (one.cost.value, -one.tokens))
