@@ -12,6 +12,7 @@ from calc.exchange import DCP_STAGES, DcpCurve, Exchange, Gain, gain
 from calc.exchange import exchange as compute
 from calc.hardware import Hardware
 from calc.items import Item
+from calc.layers import Indexer
 from calc.layout import check_layout
 from calc.report import Report
 from calc.timing.report import times
@@ -54,7 +55,7 @@ def draw(t: Translator, report: Report) -> None:
     st.subheader(title, anchor=False)
     tables.draw([_row(t, found, curve, crossovers, context) for curve in found.curves], title)
     if len(found.curves) > 1:
-        _why(t, gain(found, shown, context), found)
+        _why(t, report, gain(found, shown, context), found)
     st.caption(t("step.exchange_note"))
     _derivations(t, report, gpu)
 
@@ -140,7 +141,7 @@ def _row(
     }
 
 
-def _why(t: Translator, won: Gain, found: Exchange) -> None:
+def _why(t: Translator, report: Report, won: Gain, found: Exchange) -> None:
     """The factors that multiply to the gain, in a sentence."""
     curves = {curve.dcp: curve for curve in found.curves}
     words = {
@@ -152,6 +153,11 @@ def _why(t: Translator, won: Gain, found: Exchange) -> None:
         "share": numbers.percent(won.communication_share),
         "bound": t("step.why.arithmetic" if won.compute_bound else "step.why.memory"),
     }
+    if any(isinstance(mixer, Indexer) for mixer in report.model.mixers):
+        striped = report.scenario.engine_rules.stripes_indexer
+        words["scores"] = t("step.why.striped" if striped else "step.why.whole")
+        st.markdown(t("step.why_sparse", **words))
+        return
     st.markdown(t("step.why" if won.heads_grow > 1 else "step.why_same_heads", **words))
 
 

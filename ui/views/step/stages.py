@@ -168,14 +168,15 @@ def source(t: Translator, stage: Stage) -> str:
 def _collective(t: Translator, stage: Stage) -> str:
     if stage.collective is None:
         return "–"
-    name = t(f"collective.{stage.collective}")
-    return t("step.in_switch", name=name) if stage.algorithm == "nvls" else name
+    return t(f"collective.{stage.collective}")
 
 
 def _group(t: Translator, stage: Stage) -> str:
     if stage.collective is None or stage.group is None:
         return "–"
     name = f"{stage.group.upper().replace('_', '×')} {stage.group_size}"
+    if stage.algorithm == "nvls":
+        return t("step.in_switch", group=name)
     return t("step.crosses" if stage.crosses_nodes else "step.inside", group=name)
 
 
