@@ -105,6 +105,9 @@ MESSAGES: dict[str, str] = {
     "reuse_range": "missing: {group} has no chunk {given} here; it has {count}, from 0 on",
     "reuse_unreadable": "missing: {given} ({group}) is no list of chunks such as 3, 7-9",
     "reuse_overlap": "missing: chunk {given} of {group} is named more than once",
+    "identity_text": "{field}: {given} is no name; at most {maximum} printable letters",
+    "identity_lora": "lora_version: a version needs the adapter it is of; lora is empty",
+    "identity_interleave": "interleave: {given} tokens do not divide a rank's block of {block}",
     "storage_chunk": "chunk: {chunk} tokens do not divide into {unit}, over which rows are spread",
     "transfer_model": "model: a cache moves only between replicas of the same model",
     "reuse_interval": (
