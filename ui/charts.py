@@ -52,12 +52,13 @@ def cache_against_context(report: Report, t: Translator) -> go.Figure:
         )
         lines.append(totals)
     share = report.fit.budget_bytes / scenario.batch
-    name = t("chart.share", share=numbers.memory(share))
-    figure.add_trace(plot.limit(name, [sizes[0], sizes[-1]], share))
+    if share:
+        name = t("chart.share", share=numbers.memory(share))
+        figure.add_trace(plot.limit(name, [sizes[0], sizes[-1]], share))
     value = report.cache.stage.per_request.value
     figure.add_trace(plot.point(numbers.memory(value), scenario.context, value))
     plot.context_axis(figure, sizes, t)
-    seen = [value for line in lines for value in line if value] + [share]
+    seen = [value for value in [share, *(value for line in lines for value in line)] if value]
     plot.log_axis(figure, "yaxis", min(seen), max(seen), numbers.memory)
     figure.update_layout(yaxis_title=t("chart.per_request_per_rank"))
     return figure

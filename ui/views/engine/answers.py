@@ -123,8 +123,9 @@ def _prefix(t: Translator, report: Report) -> None:
         (t("answers.prefix_batch"), numbers.memory(shared.batch.value)),
         (t("answers.prefix_apart"), numbers.memory(plainly)),
         (t("answers.prefix_most"), _requests(shared.max_requests)),
-        (t("answers.prefix_engine"), _requests(shared.max_requests_engine)),
     ]
+    if shared.max_requests_engine is not None:
+        rows.append((t("answers.prefix_engine"), _requests(shared.max_requests_engine)))
     titles = (t("column.question"), t("column.value"))
     tables.draw([dict(zip(titles, row, strict=True)) for row in rows], t("answers.prefix"))
     st.caption(t("answers.prefix_note"))

@@ -56,7 +56,7 @@ def _cards(t: Translator, report: Report, view: BlockView) -> None:
         )
         page.card(
             t("engine.admitted"),
-            t("count.requests", count=numbers.digits(int(view.max_requests.value))),
+            numbers.digits(int(view.max_requests.value)),
             t("engine.admitted.per"),
             t("engine.admitted.help"),
         )

@@ -16,7 +16,7 @@ from calc.presets import load_preset
 from calc.reconcile import Finding, Reconciliation, reconcile
 from calc.report import Report
 from calc.scenario import Scenario
-from ui import errors, numbers, state, tables
+from ui import errors, state, tables
 from ui.inputs import option
 from ui.text import Translator
 from ui.views.engine import said
@@ -125,11 +125,12 @@ def read(text: str) -> None:
 
 
 def _found(t: Translator, found: Reconciliation, scenario: Scenario) -> None:
-    _other_model(t, found.log, scenario)
+    other = _other_model(t, found.log, scenario)
     if not found.findings:
         st.info(t("log.nothing"), icon=":material/info:")
     else:
-        _verdict(t, found)
+        if found.explained or not other:
+            _verdict(t, found)
         tables.draw(_rows(t, found.findings), t("log.beside"))
         st.caption(t("log.rounding"))
     if found.missing:
@@ -187,15 +188,15 @@ def _judged(t: Translator, one: Finding) -> str:
     if not one.predicted:
         return t("log.differs")
     percent = 100 * (one.logged - one.predicted) / one.predicted
-    return t("log.differs_by", percent=f"{percent:+.1f}")
+    return t("log.higher" if percent > 0 else "log.lower", percent=f"{abs(percent):.1f}")
 
 
-def _other_model(t: Translator, log: EngineLog, scenario: Scenario) -> None:
-    """The log names a model that is a preset here, and the page shows another."""
+def _other_model(t: Translator, log: EngineLog, scenario: Scenario) -> bool:
+    """Whether the log names a model that is a preset here, and the page shows another."""
     name = log.one("model")
     preset = preset_of(name) if isinstance(name, str) else None
     if preset is None or preset == scenario.model:
-        return
+        return False
     words = {"model": load_preset(preset).name, "shown": _shown(t, scenario)}
     st.warning(t("log.other_model", **words), icon=":material/swap_horiz:")
     st.button(
@@ -204,6 +205,7 @@ def _other_model(t: Translator, log: EngineLog, scenario: Scenario) -> None:
         on_click=state.apply,
         args=("model", preset),
     )
+    return True
 
 
 def _shown(t: Translator, scenario: Scenario) -> str:

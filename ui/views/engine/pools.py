@@ -37,7 +37,7 @@ def _cards(t: Translator, report: Report, view: PoolView) -> None:
             )
         page.card(
             t("engine.admitted"),
-            t("count.requests", count=numbers.digits(int(view.max_requests.value))),
+            numbers.digits(int(view.max_requests.value)),
             t("pool.limited", pool=t(f"pool.{view.limiting}")),
             t("pool.admitted.help"),
         )
