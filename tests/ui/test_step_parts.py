@@ -1,6 +1,7 @@
 """The parts of the traffic view: both languages, the library's numbers, and a GPU that changes."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -226,3 +227,10 @@ def test_equal_stages_of_latent_attention_are_listed_once(open_app: OpenApp) -> 
     stages = table(app, 1)
     assert list(stages["No."]) == ["1", "2", "3", "3", "4", "5", "6", "6", "7", "8", "8"]
     assert list(stages["Layers"])[-3:] == ["× 61", "× 3", "× 58"]
+
+
+def test_rates_set_in_the_scenario_are_used_and_named(open_app: OpenApp) -> None:
+    app = visit(open_app, "time", gpu="h200", gemm_efficiency="0.5")
+    found = times(evaluate(replace(H200, gemm_efficiency=0.5))).decode
+    assert card(app, "Step, estimated") == f"≈ {numbers.duration(float(found.total.value))}"
+    assert "GEMM efficiency 50 %" in shown_text(app)

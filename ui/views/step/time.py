@@ -10,6 +10,7 @@ from calc.hardware import Hardware
 from calc.items import Item
 from calc.report import Report
 from calc.timing import StepTime, TimePart
+from calc.timing.matrices import COMPUTE_SHARE
 from calc.timing.report import ERROR_OF, borrowed_from
 from ui import numbers, page, step_charts, tables
 from ui.derivation import draw as draw_steps
@@ -141,7 +142,8 @@ def _error(t: Translator, step: StepTime, group: str) -> str:
     found = estimate.measured_errors()
     names = _tables(step, group)
     if not names:
-        return t("step.assumed")
+        reached = step.gpu.reached.gemm
+        return t("step.assumed", share=numbers.percent(reached or COMPUTE_SHARE))
     return t("step.and").join(
         t(
             "step.error",
@@ -166,6 +168,13 @@ def _measured_on(t: Translator, step: StepTime, group: str, borrowed: dict[str, 
 def _notes(t: Translator, report: Report) -> None:
     scenario = report.scenario
     lines = [t("step.added")]
+    shares = [
+        t("step.reached", name=t(f"field.{name}"), share=numbers.percent(share))
+        for name in ("hbm_efficiency", "attention_efficiency", "gemm_efficiency")
+        if (share := getattr(scenario, name))
+    ]
+    if shares:
+        lines.append(t("step.rates_set", shares=t("step.and").join(shares)))
     if scenario.pp > 1:
         lines.append(t("step.pipeline", stages=scenario.pp))
     if scenario.speculative_tokens:
