@@ -1,4 +1,4 @@
-"""The command line: ``python -m calc evaluate|import|presets|timing``.
+"""The command line: ``python -m calc evaluate|reuse|import|presets|timing``.
 
 Exit status 0 for every result, also for one that does not fit; 2 for input
 that cannot be, with the field and the reason on standard error.
@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from calc import reuse_command
 from calc.errors import CalcError
 from calc.hardware import hardware_ids
 from calc.hf_config import command as import_command
@@ -45,6 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 status = _print(import_command.answer(options))
             case "timing":
                 status = _print(timing_command.answer(options))
+            case "reuse":
+                status = _print(reuse_command.answer(options, _scenario(options)))
             case _:
                 status = _evaluate(options)
         sys.stdout.flush()
@@ -71,14 +74,25 @@ def _parser() -> argparse.ArgumentParser:
     )
     timing_command.add_options(timing)
     evaluating = commands.add_parser("evaluate", help="compute one scenario", allow_abbrev=False)
-    model = evaluating.add_mutually_exclusive_group(required=True)
+    _add_scenario(evaluating)
+    evaluating.add_argument("--json", action="store_true", help="print one JSON object")
+    reusing = commands.add_parser(
+        "reuse", help="the usable prefix, its storage and identity", allow_abbrev=False
+    )
+    _add_scenario(reusing)
+    reuse_command.add_options(reusing)
+    reusing.add_argument("--json", action="store_true", help="print one JSON object")
+    return parser
+
+
+def _add_scenario(parser: argparse.ArgumentParser) -> None:
+    """The model and every field of a Scenario."""
+    model = parser.add_mutually_exclusive_group(required=True)
     model.add_argument("--preset", help="id of a model preset")
     model.add_argument("--config", help="a model's config.json instead of a preset")
     model.add_argument("--link", help="a share link, or the text after its question mark")
     for field in FIELDS.values():
-        evaluating.add_argument(_option(field.name), dest=field.name, help=_allowed(field))
-    evaluating.add_argument("--json", action="store_true", help="print one JSON object")
-    return parser
+        parser.add_argument(_option(field.name), dest=field.name, help=_allowed(field))
 
 
 def _print(text: str) -> int:
@@ -106,7 +120,8 @@ def _presets(as_json: bool) -> int:
     return 0
 
 
-def _evaluate(options: argparse.Namespace) -> int:
+def _scenario(options: argparse.Namespace) -> Scenario:
+    """The scenario of a link, or of a model and the fields that were typed."""
     typed = {name: getattr(options, name) for name in FIELDS if getattr(options, name) is not None}
     if options.link is not None:
         if typed:
@@ -115,21 +130,22 @@ def _evaluate(options: argparse.Namespace) -> int:
                 next(iter(typed)),
                 reason="a link already says every field; give --link alone",
             )
-        scenario = decode_query(options.link.rpartition("?")[2]).scenario
-    else:
-        values: dict[str, Any] = {
-            name: FIELDS[name].parse(ALIASES.get(text, text)) for name, text in typed.items()
-        }
-        if "kv_cache_memory_gib" in values and "gpu" in values:
-            values.setdefault("cache_memory", "typed")
-        if options.config is not None:
-            imported = import_command.import_file(options.config)
-            for notice in imported.warnings:
-                print(f"warning: {notice}", file=sys.stderr)
-            scenario = Scenario(CUSTOM, spec=imported.spec, **values)
-        else:
-            scenario = Scenario(options.preset, **values)
-    report = evaluate(scenario)
+        return decode_query(options.link.rpartition("?")[2]).scenario
+    values: dict[str, Any] = {
+        name: FIELDS[name].parse(ALIASES.get(text, text)) for name, text in typed.items()
+    }
+    if "kv_cache_memory_gib" in values and "gpu" in values:
+        values.setdefault("cache_memory", "typed")
+    if options.config is not None:
+        imported = import_command.import_file(options.config)
+        for notice in imported.warnings:
+            print(f"warning: {notice}", file=sys.stderr)
+        return Scenario(CUSTOM, spec=imported.spec, **values)
+    return Scenario(options.preset, **values)
+
+
+def _evaluate(options: argparse.Namespace) -> int:
+    report = evaluate(_scenario(options))
     if options.json:
         timed = times_json(times(report)) if report.scenario.gpu in hardware_ids() else None
         document = report.to_json() | {"timing": timed}

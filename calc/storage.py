@@ -6,6 +6,7 @@ times are estimates. Everything is an Item. An *object* is one chunk of one stor
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from calc.capacity import Component
@@ -112,6 +113,16 @@ def objects(report: Report, chunk: int) -> Objects:
         unique,
         saved_percent.item("storage.saved", stored_bytes=everywhere, unique_bytes=unique),
     )
+
+
+def whole_chunk(report: Report, least: int) -> int:
+    """The smallest multiple of ``least`` tokens that every store of the stage divides into rows."""
+    units = (
+        part.store.tokens_per_row * part.store.dcp
+        for part in report.cache.stage.components
+        if part.growth is not Growth.STATE
+    )
+    return math.lcm(least, *units)
 
 
 def _object(part: Component, chunk: int) -> Item:
