@@ -104,10 +104,7 @@ class Fit:
 
 def cache(model: ModelSpec, layout: Layout, place: Sharding, context: int, batch: int) -> Cache:
     """Cache of one request of ``context`` tokens, and of ``batch`` of them."""
-    stages = tuple(
-        stage_cache(layers, place, context)
-        for layers in model.stages(layout.pp, layout.stage_layers)
-    )
+    stages = stage_caches(model, layout, place, context)
     binding = max(range(len(stages)), key=lambda index: stages[index].per_request.value)
     replica = total(
         "cache.replica",
@@ -122,6 +119,16 @@ def cache(model: ModelSpec, layout: Layout, place: Sharding, context: int, batch
         "cache.batch", request_bytes=stages[binding].per_request, batch=batch
     )
     return Cache(stages, binding, replica, whole_batch)
+
+
+def stage_caches(
+    model: ModelSpec, layout: Layout, place: Sharding, context: int
+) -> tuple[StageCache, ...]:
+    """Cache of one request on a rank of each pipeline stage; equal stages are one object."""
+    cut = model.stages(layout.pp, layout.stage_layers)
+    distinct = {id(layers): layers for layers in cut}
+    made = {same: stage_cache(layers, place, context) for same, layers in distinct.items()}
+    return tuple(made[id(layers)] for layers in cut)
 
 
 def stage_cache(layers: tuple[Layer, ...], place: Sharding, context: int) -> StageCache:
@@ -162,24 +169,26 @@ def fit(held: Cache, budget: int | Sequence[int], batch: int) -> Fit:
 
     ``budget``: bytes of one rank, the same on every pipeline stage or one for each.
     """
-    budgets = _by_stage(held, budget)
-    full = [number for number, stage in enumerate(held.stages) if stage.per_request.value]
-    binding = min(
-        full, key=lambda number: budgets[number] / int(held.stages[number].per_request.value)
-    )
+    return fit_stages(held.stages, _by_stage(held, budget), batch)
+
+
+def fit_stages(stages: Sequence[StageCache], budgets: Sequence[int], batch: int) -> Fit:
+    """The same for stages with a budget each."""
+    full = [number for number, stage in enumerate(stages) if stage.per_request.value]
+    binding = min(full, key=lambda number: budgets[number] / int(stages[number].per_request.value))
     most = requests_that_fit.item(
         "fit.requests",
         budget_bytes=budgets[binding],
-        request_bytes=held.stages[binding].per_request,
+        request_bytes=stages[binding].per_request,
     )
     short = max(
         batch * int(stage.per_request.value) - left
-        for stage, left in zip(held.stages, budgets, strict=True)
+        for stage, left in zip(stages, budgets, strict=True)
     )
     return Fit(
         budgets[binding],
         most,
-        longest_context(held, budgets, batch),
+        _longest(stages, budgets, batch),
         short <= 0,
         max(0, short),
         binding,
@@ -206,25 +215,42 @@ def longest_context(held: Cache, budget: int | Sequence[int], batch: int) -> int
     The bytes never fall with the context, so the answer is found by halving
     and is exact: one token more does not fit.
     """
-    budgets = _by_stage(held, budget)
+    return _longest(held.stages, _by_stage(held, budget), batch)
 
+
+def _longest(stages: Sequence[StageCache], budgets: Sequence[int], batch: int) -> int | None:
     def fits(context: int) -> bool:
         return all(
             batch * stage_request_bytes(stage, context) <= left
-            for stage, left in zip(held.stages, budgets, strict=True)
+            for stage, left in zip(stages, budgets, strict=True)
         )
 
     if fits(CONTEXT_LIMIT):
         return None
-    # growing rows alone take this many tokens to fill a budget: a first guess, checked
-    slopes = [batch * float(stage.growing_per_token.value) for stage in held.stages]
-    filled = [left / slope for left, slope in zip(budgets, slopes, strict=True) if slope]
-    guess = min(max(int(min(filled, default=CONTEXT_LIMIT)), 0) + 1, CONTEXT_LIMIT)
-    held_by, too_long = (guess, CONTEXT_LIMIT) if fits(guess) else (0, guess)
+    held_by, too_long = 0, CONTEXT_LIMIT
+    # from a guess outwards in growing strides, until one end fits and the other does not
+    guess, stride = _guess(stages, budgets, batch), 1
+    while held_by < guess < too_long:
+        if fits(guess):
+            held_by, guess = guess, guess + stride
+        else:
+            too_long, guess = guess, guess - stride
+        stride *= 8
     while too_long - held_by > 1:
         middle = (held_by + too_long) // 2
         held_by, too_long = (middle, too_long) if fits(middle) else (held_by, middle)
     return held_by
+
+
+def _guess(stages: Sequence[StageCache], budgets: Sequence[int], batch: int) -> int:
+    """About the longest context: the growing rows fill what the rest leaves of a budget."""
+    found = CONTEXT_LIMIT
+    for stage, left in zip(stages, budgets, strict=True):
+        slope = batch * float(stage.growing_per_token.value)
+        if slope:
+            rest = batch * (stage.window_per_request.value + stage.state_per_request.value)
+            found = min(found, int((left - rest) / slope))
+    return max(found, 0)
 
 
 def _on_replica(component: Component, place: Sharding, pcp: int, context: int, prefix: str) -> Item:

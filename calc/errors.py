@@ -128,6 +128,8 @@ MESSAGES: dict[str, str] = {
     "sweep_looped": (
         "sweep: {points} points over {names}, which are computed one by one; at most {maximum}"
     ),
+    "plan_empty": "plan: no engine, backend and format are left to try",
+    "plan_too_large": "plan: more than {maximum} layouts; try fewer GPUs, backends or formats",
     # links
     "link_too_long": "link: {length} characters; at most {maximum} are read",
     "link_unreadable": "link: it cannot be read ({reason})",

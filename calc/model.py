@@ -146,10 +146,11 @@ class ModelSpec(Part):
         sizes = sizes or self.stage_sizes(pp)
         if sizes not in self._stages:
             cut: list[tuple[Layer, ...]] = []
-            made: dict[tuple[int, ...], tuple[Layer, ...]] = {}
+            made: dict[frozenset[tuple[int, int]], tuple[Layer, ...]] = {}
             for size, end in zip(sizes, accumulate(sizes), strict=True):
                 single = self._one_by_one[end - size : end]
-                same = tuple(map(id, single))  # equal stages are one object: worked out once
+                # stages of the same layers, in whatever order, are one object: worked out once
+                same = frozenset(Counter(map(id, single)).items())
                 if same not in made:
                     made[same] = tuple(
                         layer.model_copy(update={"count": count})

@@ -106,19 +106,7 @@ def evaluate(scenario: Scenario) -> Report:
     model = scenario.model_spec
     layout = scenario.layout
     engine = scenario.engine_rules
-    check_layout(model, layout, engine)
-    _check_state_dtypes(scenario, model)
-    backend = engine.resolve_backend(model, scenario.dcp_backend)
-    if backend not in engine.backends:
-        raise CalcError(
-            "backend_unknown",
-            engine=engine.name,
-            given=backend,
-            allowed=", ".join(engine.backends),
-        )
-    replicated = engine.resolve_query_replication(model, backend, scenario.query_replication)
-    if replicated and not engine.can_replicate_query(model):
-        raise CalcError("query_replication", engine=engine.name, backend=backend)
+    backend, replicated = resolved(scenario)
     options = step_options(scenario)
     place = place_of(scenario)
     held = cache(model, layout, place, scenario.context, scenario.batch)
@@ -136,6 +124,25 @@ def evaluate(scenario: Scenario) -> Report:
         _prefill(scenario, place, backend, replicated, options),
         account,
     )
+
+
+def resolved(scenario: Scenario) -> tuple[str, bool]:
+    """The backend and query replication in use; raises CalcError when a layout cannot exist."""
+    model, layout, engine = scenario.model_spec, scenario.layout, scenario.engine_rules
+    check_layout(model, layout, engine)
+    _check_state_dtypes(scenario, model)
+    backend = engine.resolve_backend(model, scenario.dcp_backend)
+    if backend not in engine.backends:
+        raise CalcError(
+            "backend_unknown",
+            engine=engine.name,
+            given=backend,
+            allowed=", ".join(engine.backends),
+        )
+    replicated = engine.resolve_query_replication(model, backend, scenario.query_replication)
+    if replicated and not engine.can_replicate_query(model):
+        raise CalcError("query_replication", engine=engine.name, backend=backend)
+    return backend, replicated
 
 
 def _prefill(

@@ -1,0 +1,88 @@
+"""What a plan says beyond its rows: what binds the best one, and the rows as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from calc.link import encode, query_string
+from calc.planner import TIMED, Plan, Row
+from calc.report import evaluate
+from calc.timing.report import times
+
+LAYOUT = ("engine", "tp", "dcp", "dp", "pp", "ep", "dcp_backend", "query_replication", "kv_dtype")
+"""The fields that differ between the rows of a plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """What binds a layout: ``code`` is memory, traffic, silent or time; the page words it."""
+
+    code: str
+    values: dict[str, Any]
+
+
+def why(row: Row, objective: str) -> Why:
+    """What sets the figure that a row is ranked by."""
+    report = evaluate(row.scenario)
+    if objective in TIMED:
+        step = times(report).decode
+        groups = {name: float(step.group(name)) for name in ("products", "attention", "state")}
+        groups["communication"] = float(step.group("communication"))
+        most = max(groups, key=groups.__getitem__)
+        whole = float(step.total.value)
+        return Why("time", {"group": most, "share": groups[most] / whole, "step_us": whole})
+    if objective == "traffic":
+        sends = [stage for stage in report.step.stages if stage.per_step is not None]
+        if not sends:
+            return Why("silent", {})
+        most_sent = max(sends, key=lambda stage: _sent(stage))
+        whole = sum(_sent(stage) for stage in sends)
+        values = {"stage": most_sent.name, "kind": most_sent.kind, "sent_bytes": _sent(most_sent)}
+        return Why("traffic", values | {"share": _sent(most_sent) / whole})
+    figures = row.figures
+    return Why(
+        "memory",
+        {
+            "budget_bytes": figures.budget_bytes,
+            "weight_bytes": figures.weight_bytes,
+            "request_bytes": figures.request_bytes,
+            "context": row.scenario.context,
+            "requests": figures.max_requests,
+            "replicas": row.scenario.dp,
+        },
+    )
+
+
+def _sent(stage: Any) -> float:
+    return float(stage.per_step.value)
+
+
+def row_json(row: Row) -> dict[str, Any]:
+    """One row as plain data, with the link that opens it."""
+    made = row.scenario
+    return {
+        **{name: getattr(made, name) for name in LAYOUT},
+        "batch": made.batch,
+        "gpus": row.gpus,
+        "concurrency": row.concurrency,
+        **asdict(row.figures),
+        "lacks": dict(row.lacks),
+        "pareto_front": row.front,
+        "link": "?" + query_string(encode(made)),
+    }
+
+
+def plan_json(found: Plan, most: int) -> dict[str, Any]:
+    """The best ``most`` rows, what binds the first, and what could not be."""
+    winner, nearest = found.winner, found.nearest
+    reason = why(winner, found.objective) if winner else None
+    return {
+        "objective": found.objective,
+        "layouts": len(found.rows),
+        "fitting": sum(not row.lacks for row in found.rows),
+        "winner_binds": None if reason is None else {"by": reason.code, **reason.values},
+        "nearest": None if nearest is None else row_json(nearest),
+        "rows": [row_json(row) for row in found.rows[:most]],
+        "unavailable": [str(error) for error in found.unavailable],
+    }
