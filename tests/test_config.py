@@ -35,4 +35,4 @@ def test_the_server_reports_to_nobody_and_keeps_its_guards_up(config: dict[str, 
     assert config["client"]["showErrorDetails"] == "none"
     assert config["server"]["enableCORS"] is True
     assert config["server"]["enableXsrfProtection"] is True
-    assert config["server"]["maxUploadSize"] == 1
+    assert config["server"]["maxUploadSize"] == 10

@@ -64,7 +64,13 @@ def draw(t: Translator) -> None:
         st.caption(t("config.about"))
         left, right = st.columns(2, gap="medium")
         with left:
-            st.file_uploader(t("config.file"), type="json", key="config_file", on_change=_uploaded)
+            st.file_uploader(
+                t("config.file"),
+                type="json",
+                key="config_file",
+                max_upload_size=MAX_BYTES // 10**6,
+                on_change=_uploaded,
+            )
             _by_id(t)
         with right:
             st.text_area(
