@@ -126,14 +126,49 @@ def fitted(result: Measured) -> dict[Family, Rates]:
     prior = Rates(0.0, 0.0, result.ceilings.read / 1e6, result.ceilings.gemm_burst / 1e6)
     kinds: tuple[Family, ...] = ("latent", "heads")
     for kind in kinds:
-        points = [
-            kernel
-            for kernel in result.calibration
-            if kernel.best and kernel.attention and family(kernel.attention) == kind
-        ]
+        points = _points(result, kind)
         if len(points) >= FEWEST_POINTS:
             found[kind] = fit(points, prior)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """The rates of one family, and how far they are from the shapes they were fitted to."""
+
+    family: Family
+    shapes: int
+    rates: Rates
+    computes: bool
+    median: float
+    worst: float
+
+
+def fits(result: Measured) -> list[Fit]:
+    """The calibration, family by family; ``computes``: arithmetic binds some of its shapes."""
+    rows = []
+    for kind, rates in fitted(result).items():
+        kernels = _points(result, kind)
+        errors = [
+            abs(rates.time_us(kernel.bytes, kernel.tile_flops) / kernel.best.timing.us - 1)
+            for kernel in kernels
+            if kernel.best and kernel.best.timing
+        ]
+        computes = any(
+            kernel.tile_flops / rates.flops_per_us > kernel.bytes / rates.bytes_per_us
+            for kernel in kernels
+        )
+        rows.append(Fit(kind, len(kernels), rates, computes, float(np.median(errors)), max(errors)))
+    return rows
+
+
+def _points(result: Measured, kind: Family) -> list[KernelResult]:
+    """Calibration shapes of a family that were timed."""
+    return [
+        kernel
+        for kernel in result.calibration
+        if kernel.best and kernel.attention and family(kernel.attention) == kind
+    ]
 
 
 def fit(kernels: Iterable[KernelResult], prior: Rates) -> Rates:
@@ -303,6 +338,8 @@ def efficiency(result: Measured) -> Efficiency:
         # the fit's ramp takes some of the time: no kernel reads faster than reading alone
         read = min(rates.bytes_per_us * 1e6, result.ceilings.read)
         achieved = {"memory": read, "compute": rates.flops_per_us * 1e6}
+        if not any(one.computes for one in fits(result) if one.family == _largest(result)):
+            achieved["compute"] = None
     hbm, attention = achieved["memory"], achieved["compute"]
     return Efficiency(hbm and hbm / memory, attention and attention / arithmetic, gemm)
 

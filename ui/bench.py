@@ -31,6 +31,8 @@ ALLOWED = "CALC_BENCH"
 PYTHON = "CALC_BENCH_PYTHON"
 """Environment variable that names the interpreter with torch, if it is not the page's own."""
 TIME_LIMIT_S = 90.0
+CALIBRATION_S = 150.0
+"""What a calibration may take longer."""
 GRACE_S = 15.0
 """The worker ends itself at its limit; this much later the page ends it."""
 LONGEST_LINE = MAX_BYTES + 4096
@@ -91,11 +93,12 @@ def why_not() -> Reason | None:
     return None
 
 
-def worker_command(query: str) -> list[str]:
+def worker_command(query: str, calibrate: bool = False) -> list[str]:
     """The command that measures the scenario of a share link's query."""
     python = os.environ.get(PYTHON, sys.executable)
-    limit = f"{TIME_LIMIT_S:g}"
-    return [python, "-m", "gpu", "run", "--link", query, "--time-limit", limit, "--json"]
+    limit = f"{TIME_LIMIT_S + CALIBRATION_S * calibrate:g}"
+    command = [python, "-m", "gpu", "run", "--link", query, "--time-limit", limit, "--json"]
+    return command + ["--calibrate"] * calibrate
 
 
 class Bench:
@@ -103,7 +106,7 @@ class Bench:
 
     def __init__(
         self,
-        command: Callable[[str], Sequence[str]] = worker_command,
+        command: Callable[[str, bool], Sequence[str]] = worker_command,
         limit_s: float = TIME_LIMIT_S + GRACE_S,
     ) -> None:
         self._command = command
@@ -116,20 +119,21 @@ class Bench:
         """The present run, else the last one."""
         return self._job
 
-    def start(self, owner: str, query: str) -> Job | None:
+    def start(self, owner: str, query: str, calibrate: bool = False) -> Job | None:
         """Start a run for one session; None when a run is under way."""
         with self._lock:
             if self._job is not None and self._job.running:
                 return None
             process = subprocess.Popen(
-                list(self._command(query)),
+                list(self._command(query, calibrate)),
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 start_new_session=True,
             )
             job = self._job = Job(owner, time.time(), process)
-        watchdog = threading.Timer(self._limit_s, _stop, (job, "time_limit"))
+        limit_s = self._limit_s + CALIBRATION_S * calibrate
+        watchdog = threading.Timer(limit_s, _stop, (job, "time_limit"))
         watchdog.daemon = True
         watchdog.start()
         threading.Thread(target=_read, args=(job, watchdog), daemon=True).start()

@@ -16,7 +16,7 @@ FAKE = Path(__file__).with_name("fake_worker.py")
 
 def fake(limit_s: float = 20.0) -> Bench:
     """A Bench whose "scenario" is what the fake worker shall do."""
-    return Bench(lambda what: [sys.executable, str(FAKE), what], limit_s)
+    return Bench(lambda what, calibrate: [sys.executable, str(FAKE), what], limit_s)
 
 
 def started(runner: Bench, what: str, owner: str = "anna") -> Job:
@@ -135,3 +135,7 @@ def test_the_worker_gets_the_scenario_as_a_link() -> None:
     command = worker_command("v=1&model=kimi-k3")
     assert command[1:5] == ["-m", "gpu", "run", "--link"]
     assert command[5] == "v=1&model=kimi-k3"
+    assert "--calibrate" not in command
+    longer = worker_command("v=1&model=kimi-k3", calibrate=True)
+    assert longer[-1] == "--calibrate"
+    assert float(longer[7]) > float(command[7])

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.ui.conftest import OpenApp, card, shown_text
-from ui import bench
+from ui import bench, bench_control
 from ui.bench import Bench
 from ui.bench_tables import plain
-from ui.views import gpu
 
 ROOT = Path(__file__).resolve().parents[2]
 FAKE = ROOT / "tests" / "gpu" / "fake_worker.py"
@@ -20,9 +19,9 @@ RECORDED = (ROOT / "gpu" / "recorded" / "h200-kimi-k3.json").read_text(encoding=
 @pytest.fixture
 def runner(monkeypatch: pytest.MonkeyPatch) -> Bench:
     """A machine that may measure, and a worker that pretends to."""
-    made = Bench(lambda query: [sys.executable, str(FAKE), "result"])
-    monkeypatch.setattr(gpu, "_bench", lambda: made)
-    monkeypatch.setattr(gpu, "why_not", lambda: None)
+    made = Bench(lambda query, calibrate: [sys.executable, str(FAKE), "result"])
+    monkeypatch.setattr(bench_control, "bench", lambda: made)
+    monkeypatch.setattr(bench_control, "why_not", lambda: None)
     return made
 
 
@@ -54,8 +53,8 @@ def test_a_run_shows_its_result_and_keeps_it(open_app: OpenApp, runner: Bench) -
 def test_a_failed_run_says_so_in_one_sentence(
     open_app: OpenApp, runner: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failing = Bench(lambda query: [sys.executable, str(FAKE), "oom"])
-    monkeypatch.setattr(gpu, "_bench", lambda: failing)
+    failing = Bench(lambda query, calibrate: [sys.executable, str(FAKE), "oom"])
+    monkeypatch.setattr(bench_control, "bench", lambda: failing)
     app = open_app(view="gpu")
     app.button(key="bench_start").click().run()
     assert failing.job is not None
@@ -68,8 +67,8 @@ def test_a_failed_run_says_so_in_one_sentence(
 def test_somebody_elses_run_is_seen_and_cannot_be_cancelled(
     open_app: OpenApp, runner: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slow = Bench(lambda query: [sys.executable, str(FAKE), "hang"])
-    monkeypatch.setattr(gpu, "_bench", lambda: slow)
+    slow = Bench(lambda query, calibrate: [sys.executable, str(FAKE), "hang"])
+    monkeypatch.setattr(bench_control, "bench", lambda: slow)
     assert slow.start("somebody else", "") is not None
     try:
         app = open_app(view="gpu")

@@ -3,52 +3,33 @@
 from __future__ import annotations
 
 import functools
-import time
-import uuid
 
 import streamlit as st
 
-from calc.calibration import compared, efficiency
+from calc.calibration import compared
 from calc.errors import CalcError
-from calc.link import encode, query_string
+from calc.link import LinkError, decode_query
 from calc.measured import Measured, read_result
 from calc.scenario import Scenario
-from ui import bench_tables, numbers, page
-from ui.bench import ROOT, Bench, Job, why_not
+from ui import bench_charts, bench_control, bench_rates, bench_tables, numbers, page
+from ui.bench import ROOT
 from ui.errors import draw as draw_error
-from ui.state import Result
+from ui.state import Result, fill
+from ui.tables import draw as draw_table
 from ui.text import Translator
 from ui.views import parts
 
 RECORDED = ROOT / "gpu" / "recorded"
-HISTORY = 8
-POLL_S = 0.5
-KNOWN_CODES = {
-    "busy",
-    "no_torch",
-    "no_cuda",
-    "out_of_memory",
-    "time_limit",
-    "kernel_fault",
-    "killed",
-    "bad_scenario",
-}
 
 
 def draw(t: Translator, result: Result) -> None:
     """The whole view."""
     st.markdown(t("gpu.what"))
     if result.scenario is not None and result.report is not None:
-        _control(t, result.scenario)
+        bench_control.draw(t, result.scenario)
     shown = _choose(t)
     if shown is not None:
-        _result(t, shown)
-
-
-@st.cache_resource
-def _bench() -> Bench:
-    """One for all sessions of this server."""
-    return Bench()
+        _result(t, shown, result.scenario if result.report is not None else None)
 
 
 @functools.cache
@@ -58,142 +39,69 @@ def _recorded() -> tuple[Measured, ...]:
     )
 
 
-def _owner() -> str:
-    return st.session_state.setdefault("bench_owner", uuid.uuid4().hex)
-
-
-def _history() -> list[Measured]:
-    return st.session_state.setdefault("bench_history", [])
-
-
-def _control(t: Translator, scenario: Scenario) -> None:
-    """The button, or why there is none; while a run is under way, how far it is."""
-    job = _bench().job
-    if job is not None and job.running:
-        _running(t)
-        return
-    reason = why_not()
-    pressed = st.button(
-        t("gpu.start"),
-        key="bench_start",
-        icon=":material/speed:",
-        disabled=reason is not None,
-        help=t(f"gpu.why_not.{reason}") if reason else t("gpu.start.help"),
-    )
-    if reason is not None:
-        st.caption(t(f"gpu.why_not.{reason}"))
-    if pressed:
-        started = _bench().start(_owner(), query_string(encode(scenario)))
-        if started is None:
-            st.info(t("gpu.busy"), icon=":material/hourglass_empty:")
-        else:
-            st.rerun()
-    if job is not None and job.owner == _owner():
-        _ended(t, job)
-
-
-@st.fragment(run_every=POLL_S)
-def _running(t: Translator) -> None:
-    """Progress; Cancel for whoever started it. Reruns the page once when it ends."""
-    job = _bench().job
-    if job is None or not job.running:
-        st.rerun()
-        return
-    mine = job.owner == _owner()
-    where = t(
-        "gpu.progress", step=job.step, of=job.of or "?", seconds=round(time.time() - job.started)
-    )
-    st.progress(job.share, text=where if mine else t("gpu.progress.other", where=where))
-    st.button(
-        t("gpu.cancel"),
-        key="bench_cancel",
-        disabled=not mine,
-        on_click=_cancel,
-        help=None if mine else t("gpu.cancel.other"),
-    )
-
-
-def _cancel() -> None:
-    _bench().cancel(_owner())
-
-
-def _ended(t: Translator, job: Job) -> None:
-    """Keep a new result; or one sentence on why there is none."""
-    if job.result is not None:
-        if all(job.result is not kept for kept in _history()):
-            _keep(job.result)
-    elif job.status == "cancelled":
-        st.info(t("gpu.cancelled"), icon=":material/cancel:")
-    elif job.status == "failed":
-        known = job.code if job.code in KNOWN_CODES else "failed"
-        st.warning(t(f"gpu.error.{known}"), icon=":material/error:")
-        if job.message:
-            st.code(job.message, language=None, wrap_lines=True)
-
-
-def _keep(measured: Measured) -> None:
-    history = _history()
-    history.insert(0, measured)
-    del history[HISTORY:]
-    st.session_state.pop("bench_shown", None)
-
-
 def _choose(t: Translator) -> Measured | None:
     """A result of this session, an uploaded one, or a recorded example."""
-    left, right = st.columns(2, gap="medium", vertical_alignment="bottom")
-    with right:
-        _upload(t)
-    choices = (*_history(), *_recorded())
+    place = st.container()
+    _upload(t)
+    choices = (*bench_control.history(), *_recorded())
     if not choices:
         return None
-    with left:
-        place = st.selectbox(
-            t("gpu.shown"),
-            range(len(choices)),
-            key="bench_shown",
-            format_func=lambda index: _title(t, choices[index]),
-        )
-    return choices[place or 0]
+    chosen = place.selectbox(
+        t("gpu.shown"),
+        range(len(choices)),
+        key="bench_shown",
+        format_func=lambda index: _title(t, choices[index]),
+    )
+    return choices[chosen or 0]
 
 
 def _title(t: Translator, measured: Measured) -> str:
     key = "gpu.title.recorded" if measured.recorded else "gpu.title"
-    words = {"gpu": bench_tables.plain(measured.machine.gpu), "created": measured.created}
+    words = {"gpu": bench_tables.plain(measured.machine.gpu), "created": _when(measured)}
     return t(key, model=bench_tables.plain(measured.model), **words)
+
+
+def _when(measured: Measured) -> str:
+    """Date and minute, UTC."""
+    return f"{measured.created[:10]} {measured.created[11:16]}"
 
 
 def _upload(t: Translator) -> None:
     """A result from another machine; refused in one sentence if it is not one."""
-    file = st.file_uploader(t("gpu.upload"), type="json", key="bench_upload", max_upload_size=1)
-    if file is None or st.session_state.get("bench_uploaded") == file.file_id:
-        return
-    try:
-        measured = read_result(file.getvalue())
-    except CalcError as error:
-        draw_error(t, error)
-        return
+    with st.expander(t("gpu.upload"), icon=":material/upload_file:"):
+        file = st.file_uploader(
+            t("gpu.upload"),
+            type="json",
+            key="bench_upload",
+            max_upload_size=1,
+            label_visibility="collapsed",
+        )
+        if file is None or st.session_state.get("bench_uploaded") == file.file_id:
+            return
+        try:
+            measured = read_result(file.getvalue())
+        except CalcError as error:
+            draw_error(t, error)
+            return
     st.session_state["bench_uploaded"] = file.file_id
-    _keep(measured)
+    bench_control.keep(measured)
 
 
-def _result(t: Translator, measured: Measured) -> None:
-    if measured.recorded:
-        st.info(t("gpu.recorded"), icon=":material/history:")
-    machine = measured.machine
-    words = (machine.gpu, machine.driver, machine.cuda, machine.torch, measured.created)
-    st.caption(t("gpu.machine"))
-    st.code(" · ".join(words), language=None, wrap_lines=True)
+def _result(t: Translator, measured: Measured, scenario: Scenario | None) -> None:
+    _origin(t, measured, scenario)
     _cards(t, measured)
     rows = compared(measured)
-    figure = bench_tables.chart(t, rows)
-    parts.chart(t, "bench_chart", figure, t("gpu.chart"))
-    for name, table in bench_tables.tables(t, measured, rows).items():
-        if table:
-            st.subheader(t(f"gpu.table.{name}"), anchor=False)
-            st.dataframe(table, hide_index=True, width="stretch", key=f"bench_{name}")
-            if note := t.get(f"gpu.note.{name}", ""):
-                st.caption(note)
-    _efficiency(t, measured)
+    parts.chart(t, "bench_chart", bench_charts.kernels(t, rows), t("gpu.chart"))
+    tables = bench_tables.tables(t, measured, rows)
+    _table(t, "compared", tables)
+    bench_rates.draw(t, measured, scenario)
+    _collectives(t, measured, tables)
+    _backends(t, measured)
+    for name in ("calibration", "stages", "merge", "memory"):
+        if tables[name]:
+            with st.expander(t(f"gpu.table.{name}")):
+                _rows(t, name, tables)
+    _table(t, "skipped", tables)
     st.download_button(
         t("gpu.download"),
         measured.model_dump_json(indent=1, exclude_none=True),
@@ -201,8 +109,89 @@ def _result(t: Translator, measured: Measured) -> None:
         "application/json",
         key="bench_download",
         icon=":material/download:",
+        on_click="ignore",
     )
     st.caption(t("gpu.method", blocks=measured.method.blocks, samples=measured.method.samples))
+
+
+def _origin(t: Translator, measured: Measured, scenario: Scenario | None) -> None:
+    """Where a result is from, and whether it is of the scenario that the page shows."""
+    if measured.recorded:
+        st.info(t("gpu.recorded"), icon=":material/history:")
+    machine = measured.machine
+    words = (machine.gpu, machine.driver, machine.cuda, machine.torch)
+    gpu, driver, cuda, torch = map(bench_tables.plain, words)
+    of = None
+    lines = [t("gpu.machine", gpu=gpu, driver=driver, cuda=cuda, torch=torch, when=_when(measured))]
+    try:
+        of = decode_query(measured.scenario).scenario
+    except LinkError:
+        lines.append(t("gpu.of_unknown"))
+    else:
+        key = "gpu.of_same" if _same(of, scenario) else "gpu.of"
+        lines.append(t(key, scenario=page.summary(t, of)))
+    st.caption("  \n".join(lines))
+    if of is not None and not _same(of, scenario):
+        st.button(
+            t("gpu.open"),
+            key="bench_open",
+            type="tertiary",
+            icon=":material/open_in_new:",
+            on_click=fill,
+            args=(of,),
+        )
+
+
+def _same(measured: Scenario, shown: Scenario | None) -> bool:
+    """Whether both say the same to the kernels."""
+    names = ("model", "spec", "tp", "dcp", "pp", "context", "batch", "state_dtype", "kv_dtype")
+    return shown is not None and all(
+        getattr(measured, name) == getattr(shown, name) for name in names
+    )
+
+
+def _table(t: Translator, name: str, tables: dict[str, bench_tables.Table]) -> None:
+    if tables[name]:
+        st.subheader(t(f"gpu.table.{name}"), anchor=False)
+        _rows(t, name, tables)
+
+
+def _rows(t: Translator, name: str, tables: dict[str, bench_tables.Table]) -> None:
+    draw_table(tables[name], t(f"gpu.table.{name}"))
+    if note := t.get(f"gpu.note.{name}", ""):
+        st.caption(note)
+
+
+def _backends(t: Translator, measured: Measured) -> None:
+    """Every backend on every shape, one table a shape."""
+    st.subheader(t("gpu.table.backends"), anchor=False)
+    for kernel in measured.kernels:
+        kind = bench_tables.kind_name(t, kernel.facts.kind)
+        st.markdown(f"**{kind}** · {bench_tables.shape_text(t, kernel)}")
+        if rows := bench_tables.backends(t, kernel):
+            draw_table(rows, t("gpu.table.backends"))
+        if missing := bench_tables.unavailable(kernel):
+            st.caption(t("gpu.unavailable", backends=missing))
+    st.caption(t("gpu.note.backends"))
+
+
+def _collectives(t: Translator, measured: Measured, tables: dict[str, bench_tables.Table]) -> None:
+    """Exchanges between GPUs, or why they were not measured."""
+    st.subheader(t("gpu.table.collectives"), anchor=False)
+    through = {row.backend for row in measured.collectives}
+    if "gloo" in through | {row.backend for row in measured.layers}:
+        st.warning(t("gpu.on_cpu"), icon=":material/memory:")
+    if not measured.collectives and not measured.layers:
+        reasons = [part for part in measured.skipped if part.what == "collectives"]
+        reason = bench_tables.reason(t, reasons[0]) if reasons else t("gpu.skipped.switched_off")
+        st.markdown(t("gpu.no_collectives", reason=reason))
+        return
+    figure = bench_charts.collectives(t, measured)
+    if figure is not None:
+        parts.chart(t, "bench_collectives_chart", figure, t("gpu.chart_collectives"))
+    for name in ("collectives", "layers"):
+        if tables[name]:
+            _rows(t, name, tables)
 
 
 def _cards(t: Translator, measured: Measured) -> None:
@@ -229,8 +218,8 @@ def _cards(t: Translator, measured: Measured) -> None:
                 continue
             fraction = "–" if best.fraction is None else f"{best.fraction:.0%}"
             page.card(
-                t(f"kind.{kernel.facts.kind}.short"),
-                bench_tables.time_text(best.timing.us),
+                bench_tables.kind_name(t, kernel.facts.kind),
+                numbers.duration(best.timing.us),
                 t(
                     "gpu.card.kernel.per",
                     fraction=fraction,
@@ -238,12 +227,3 @@ def _cards(t: Translator, measured: Measured) -> None:
                 ),
                 t(f"gpu.verdict.{best.verdict}") if best.verdict else "",
             )
-
-
-def _efficiency(t: Translator, measured: Measured) -> None:
-    found = efficiency(measured)
-    words = {
-        name: "–" if value is None else f"{value:.0%}"
-        for name, value in (("memory", found.memory), ("compute", found.compute))
-    }
-    st.markdown(t("gpu.efficiency", **words))
