@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from textwrap import wrap
 from typing import Any
 
 import plotly.graph_objects as go
@@ -59,7 +60,7 @@ def _beside(
             text=["" if us is None else numbers.duration(us) for us in values],
             textposition="inside",
             insidetextanchor="end",
-            textangle=0 if len(names) < 4 else -90,
+            textangle=0,
             marker_color=PALETTE[order.index(name)],
             error_y=spreads.get(name),
             hovertemplate="%{text} (%{y:.0%})",
@@ -77,11 +78,31 @@ def collectives(t: Translator, measured: Measured) -> go.Figure | None:
     if not rows:
         return None
     names = [
-        f"{stage_name(t, row.name)}<br>{numbers.traffic(row.payload_bytes)}" for row, _ in rows
+        "<br>".join([*wrap(stage_name(t, row.name), 18), numbers.traffic(row.payload_bytes)])
+        for row, _ in rows
     ]
     measured_us = [pair.measured_us for _, pair in rows]
     bars: dict[str, list[float | None]] = {
         "measured": list(measured_us),
         "predicted": [pair.predicted_us for _, pair in rows],
     }
-    return _beside(t, names, measured_us, bars, {})
+    return _lying(_beside(t, names, measured_us, bars, {}))
+
+
+def _lying(figure: go.Figure) -> go.Figure:
+    """Bars from left to right, so that many long names have room; the first on top."""
+    for bar in figure.data:
+        bar.update(
+            orientation="h", x=bar.y, y=bar.x, textangle=0, hovertemplate="%{text} (%{x:.0%})"
+        )
+    figure.update_layout(
+        height=90 + 58 * len(figure.data[0].y),
+        hovermode="y unified",
+        xaxis_title=figure.layout.yaxis.title.text,
+        xaxis_tickformat=".0%",
+        xaxis_rangemode="tozero",
+        yaxis_title=None,
+        yaxis_tickformat="",
+        yaxis_autorange="reversed",
+    )
+    return figure

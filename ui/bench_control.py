@@ -43,6 +43,8 @@ def history() -> list[Measured]:
 def keep(measured: Measured) -> None:
     """Remember a result and show it."""
     kept = history()
+    if measured in kept:
+        kept.remove(measured)
     kept.insert(0, measured)
     del kept[HISTORY:]
     st.session_state["bench_shown"] = 0

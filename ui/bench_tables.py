@@ -27,6 +27,7 @@ from ui.tables import Row
 from ui.text import Translator
 
 Table = list[Row]
+SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 UNSAFE = re.compile(r"[^\w .,;'()+/:%×–-]")
 
 
@@ -73,6 +74,18 @@ def _predicted(us: float | None, error: float | None) -> str:
     return "–" if us is None or error is None else f"{numbers.duration(us)} ({signed(error)})"
 
 
+def error_text(error: float) -> str:
+    """A small number that no line breaks in.
+
+    >>> error_text(0.00167), error_text(0.883), error_text(0)
+    ('1.7×10⁻³', '8.8×10⁻¹', '0')
+    """
+    if not error:
+        return "0"
+    digits, _, power = f"{error:.1e}".partition("e")
+    return f"{digits}×10{str(int(power)).translate(SUPERSCRIPT)}"
+
+
 def signed(share: float) -> str:
     """A difference as a share.
 
@@ -105,7 +118,7 @@ def backends(t: Translator, kernel: KernelResult) -> Table:
             t("gpu.column.tile_fraction"): (
                 "–" if row.tile_fraction is None else f"{row.tile_fraction:.2f}"
             ),
-            t("gpu.column.error"): "–" if row.out_error is None else f"{row.out_error:.1e}",
+            t("gpu.column.error"): "–" if row.out_error is None else error_text(row.out_error),
             t("gpu.column.verdict"): (
                 t(f"gpu.verdict.{row.verdict}.short")
                 if row.verdict
@@ -162,10 +175,10 @@ def _merge(t: Translator, measured: Measured) -> Table:
             t("gpu.column.parts"): str(row.parts),
             t("gpu.column.measured"): numbers.duration(row.timing.us),
             title(t("gpu.bar.floor")): numbers.duration(row.floor_us),
-            t("gpu.column.error"): f"{row.merge_error:.1e}",
-            t("gpu.column.plain_mean"): f"{row.plain_mean_error:.1e}",
+            t("gpu.column.error"): error_text(row.merge_error),
+            t("gpu.column.plain_mean"): error_text(row.plain_mean_error),
             t("gpu.column.stripes"): (
-                "–" if row.stripes_error is None else f"{row.stripes_error:.1e}"
+                "–" if row.stripes_error is None else error_text(row.stripes_error)
             ),
         }
         for row in measured.merge
@@ -215,7 +228,7 @@ def _layers(t: Translator, measured: Measured) -> Table:
             t("gpu.column.measured"): _measured(t, row.timing),
             title(t("gpu.bar.predicted")): _exchange(compared_layer(measured, row)),
             t("gpu.column.loaded"): numbers.duration(row.loaded.us) if row.loaded else "–",
-            t("gpu.column.error"): f"{row.error:.1e}",
+            t("gpu.column.error"): error_text(row.error),
         }
         for row in measured.layers
     ]

@@ -62,8 +62,8 @@ def _title(t: Translator, measured: Measured) -> str:
 
 
 def _when(measured: Measured) -> str:
-    """Date and minute, UTC."""
-    return f"{measured.created[:10]} {measured.created[11:16]}"
+    """Date and time, UTC; to the second, since a choice is known by its words."""
+    return f"{measured.created[:10]} {measured.created[11:19]}"
 
 
 def _upload(t: Translator) -> None:
