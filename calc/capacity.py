@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from calc.items import Item, formula, total
@@ -49,12 +49,16 @@ def batch_bytes(request_bytes: Number, batch: Number) -> Number:
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """One store of one kind over the layers of a stage that have it."""
+    """One store of one kind over the layers of a stage that have it.
+
+    ``drafts``: of the MTP layers, which keep it while they draft.
+    """
 
     store: Store
     layers: int
     per_token: Item | None
     per_request: Item
+    drafts: bool = False
 
     @property
     def growth(self) -> Growth:
@@ -124,24 +128,27 @@ def cache(model: ModelSpec, layout: Layout, place: Sharding, context: int, batch
 def stage_caches(
     model: ModelSpec, layout: Layout, place: Sharding, context: int
 ) -> tuple[StageCache, ...]:
-    """Cache of one request on a rank of each pipeline stage; equal stages are one object."""
+    """Cache of one request on a rank of each pipeline stage; equal stages are one object.
+
+    The MTP layers are on the last stage, where they draft.
+    """
     cut = model.stages(layout.pp, layout.stage_layers)
     distinct = {id(layers): layers for layers in cut}
     made = {same: stage_cache(layers, place, context) for same, layers in distinct.items()}
-    return tuple(made[id(layers)] for layers in cut)
+    stages = tuple(made[id(layers)] for layers in cut)
+    if place.drafting and model.mtp_layers:
+        last = stage_cache(cut[-1], place, context, model.mtp_layers)
+        return (*stages[:-1], last)
+    return stages
 
 
-def stage_cache(layers: tuple[Layer, ...], place: Sharding, context: int) -> StageCache:
-    """Cache of one request on one rank that holds these layers."""
-    components = tuple(
-        Component(
-            store,
-            count,
-            None if store.growth is Growth.STATE else store.per_token(count),
-            store.per_request(count, context),
-        )
-        for mixer, count in mixer_counts(layers).items()
-        for store in mixer.stores(place)
+def stage_cache(
+    layers: tuple[Layer, ...], place: Sharding, context: int, drafts: tuple[Layer, ...] = ()
+) -> StageCache:
+    """Cache of one request on one rank that holds these layers, and these that draft."""
+    components = (
+        *_components(layers, place, context),
+        *_components(drafts, place.of_drafts(), context, drafts=True),
     )
     growing = [part for part in components if part.growth is Growth.GROWING]
     capped = [part for part in components if part.growth in (Growth.WINDOW, Growth.CHUNK)]
@@ -153,6 +160,15 @@ def stage_cache(layers: tuple[Layer, ...], place: Sharding, context: int) -> Sta
         total("cache.state", "B", (part.per_request for part in fixed)),
         total("cache.request", "B", (part.per_request for part in components)),
     )
+
+
+def _components(
+    layers: tuple[Layer, ...], place: Sharding, context: int, drafts: bool = False
+) -> Iterator[Component]:
+    for mixer, count in mixer_counts(layers).items():
+        for store in mixer.stores(place):
+            per_token = None if store.growth is Growth.STATE else store.per_token(count)
+            yield Component(store, count, per_token, store.per_request(count, context), drafts)
 
 
 def mixer_counts(layers: tuple[Layer, ...]) -> Counter[Mixer]:

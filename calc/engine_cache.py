@@ -53,6 +53,7 @@ def place_of(scenario: Scenario) -> Sharding:
         scenario.conv_dtype,
         scenario.state_dtype,
         conv_drafts(scenario),
+        scenario.speculative_tokens > 0,
     )
 
 
@@ -106,6 +107,7 @@ def vllm_plan(scenario: Scenario, place: Sharding) -> Plan:
         place.conv_dtype,
         place.state_dtype,
         place.conv_drafts,
+        place.drafting,
     )
     return model.kept(key, lambda: plan(model, place, settings, sizes))
 

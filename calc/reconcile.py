@@ -8,12 +8,12 @@ tried one by one and in pairs; those that make every line agree are the reason.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
-from calc.capacity import CONTEXT_LIMIT, StageCache, stage_cache
+from calc.capacity import CONTEXT_LIMIT, StageCache, stage_caches
 from calc.engine_cache import cache_settings, conv_drafts
 from calc.engines import ENGINES
 from calc.engines.settings import CacheSettings
@@ -134,6 +134,7 @@ class _Inputs:
             s.conv_dtype,
             self.state_dtype,
             conv_drafts(s),
+            s.speculative_tokens > 0,
         )
 
     def changed(self, change: dict[str, Any]) -> _Inputs:
@@ -232,10 +233,7 @@ def _vllm(log: EngineLog, inputs: _Inputs) -> Iterator[Finding]:
     model, place = scenario.model_spec, inputs.place()
     sizes = scenario.layout.stage_layers or model.stage_sizes(scenario.pp)
     made = plan(model, place, inputs.settings, sizes)
-    stages = [
-        stage_cache(layers, place, inputs.settings.max_model_len)
-        for layers in model.stages(scenario.pp, scenario.layout.stage_layers)
-    ]
+    stages = stage_caches(model, scenario.layout, place, inputs.settings.max_model_len)
     yield from _aligned(log, made)
     if not made.grouping.groups:
         return
@@ -298,7 +296,7 @@ def _blocks(log: EngineLog, made: Plan, otherwise: int) -> tuple[int, int, int]:
     return max(0, low) // size, int(gib * GIB) // size, high // size
 
 
-def _view(made: Plan, stages: list[StageCache], blocks: int) -> BlockView:
+def _view(made: Plan, stages: Sequence[StageCache], blocks: int) -> BlockView:
     budgets = [blocks * max(int(item.value) for item in made.block_bytes)] * len(stages)
     view = block_view(made, budgets, [stage.per_request for stage in stages], CONTEXT_LIMIT)
     assert view is not None
@@ -342,11 +340,10 @@ def _pool(log: EngineLog, low: BlockView, middle: BlockView, high: BlockView) ->
 
 def _sglang(log: EngineLog, inputs: _Inputs) -> Iterator[Finding]:
     scenario = inputs.scenario
-    place = inputs.place()
-    stages = [
-        stage_cache(layers, place, inputs.settings.max_model_len)
-        for layers in scenario.model_spec.stages(scenario.pp, scenario.layout.stage_layers)
-    ]
+    # the pools of drafting layers are logged apart, behind the model's
+    place = replace(inputs.place(), drafting=False)
+    model, length = scenario.model_spec, inputs.settings.max_model_len
+    stages = stage_caches(model, scenario.layout, place, length)
     tokens = log.whole("allocated_tokens") or log.whole("pool_tokens") or 0
     slots = log.whole("slots") or 0
     stage = max(stages, key=lambda one: int(one.per_request.value))

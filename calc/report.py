@@ -183,4 +183,5 @@ def _component(part: Component) -> dict[str, Any]:
         "token_limit": store.limit if store.growth in (Growth.WINDOW, Growth.CHUNK) else None,
         "dcp_stripes": store.dcp,
         "copies_in_tp_group": store.copies,
+        "drafts": part.drafts,
     }

@@ -43,6 +43,8 @@ class Engine:
     """Whether ag_rs on K/V attention is an all-reduce of the whole output, sliced after."""
     stripes_indexer: ClassVar[bool]
     """Whether dcp stripes the indexer keys of sparse attention."""
+    stripes_drafts: ClassVar[bool]
+    """Whether dcp stripes the cache of drafting (MTP) layers; else each rank keeps all of it."""
 
     moe_backends: ClassVar[tuple[str, ...]]
     """How tokens can get to their experts; the first is the default."""

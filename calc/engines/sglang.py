@@ -38,6 +38,7 @@ class Sglang(Engine):
     dcp_rule: ClassVar[str] = "KV heads are first split over tp / dcp ranks"
     reduces_whole_kv_output: ClassVar[bool] = True
     stripes_indexer: ClassVar[bool] = False
+    stripes_drafts: ClassVar[bool] = False  # model_executor/pool_configurator.py: draft pools
     # layers/dp_attention.py, layers/moe/token_dispatcher
     moe_backends: ClassVar[tuple[str, ...]] = (
         "gather_scatter",

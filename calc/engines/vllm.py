@@ -37,6 +37,7 @@ class Vllm(Engine):
     dcp_rule: ClassVar[str] = "only the tp / kv_heads copies of a KV head are striped"
     reduces_whole_kv_output: ClassVar[bool] = False
     stripes_indexer: ClassVar[bool] = True
+    stripes_drafts: ClassVar[bool] = True
     # fused_moe/all2all_utils.py, distributed/device_communicators/all2all.py
     moe_backends: ClassVar[tuple[str, ...]] = (
         "allgather_reducescatter",

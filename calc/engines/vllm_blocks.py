@@ -10,7 +10,7 @@ from math import gcd
 
 from calc.engines.settings import CacheSettings
 from calc.engines.vllm_groups import PLANNING, Group, Grouping, make_groups
-from calc.engines.vllm_pages import Alignment, make_pages, unify
+from calc.engines.vllm_pages import Alignment, drafting_layers, make_pages, unify
 from calc.engines.vllm_request import blocks_rule, group_blocks, growth
 from calc.engines.vllm_waste import Request, request_wastes
 from calc.items import Item, Status, formula, total
@@ -176,7 +176,8 @@ def plan(
     equal = unify(asked) if asked else []
     compressed = any(one.store.tokens_per_row > 1 for one in asked)
     grouping = make_groups(asked, by_layer, equal, settings.packed or compressed)
-    ends = list(accumulate(stage_layers))
+    drafts = sum(layer.count for layer in drafting_layers(model, place))
+    ends = list(accumulate((*stage_layers[:-1], stage_layers[-1] + drafts)))
     stages = tuple(zip([0, *ends[:-1]], ends, strict=True))
     weights = tuple(_block_bytes(grouping, stage) for stage in stages)
     in_flight = settings.tokens_in_flight(len(stages))

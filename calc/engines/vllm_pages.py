@@ -21,7 +21,7 @@ from calc.layers import (
     Sharding,
     Store,
 )
-from calc.model import ModelSpec
+from calc.model import Layer, ModelSpec
 from calc.units import Number, ceil_div, exact_div, round_up
 
 ALIGNING = "vLLM 0.33 platforms/interface.py _align_hybrid_block_size"
@@ -142,21 +142,28 @@ class Alignment:
     padding: Item
 
 
+def drafting_layers(model: ModelSpec, place: Sharding) -> tuple[Layer, ...]:
+    """The MTP layers where they draft; they come behind the last layer and share its pool."""
+    return model.mtp_layers if place.drafting else ()
+
+
 def make_pages(
     model: ModelSpec, place: Sharding, settings: CacheSettings
 ) -> tuple[list[Pages], list[tuple[int, ...]], Alignment | None]:
-    """Every distinct store as pages, and for each layer of the model which it has.
+    """Every distinct store as pages, and for each layer of the model which it has (the MTP
+    layers behind the others, where they draft).
 
     The pages are as each layer asks for them, before they are made equal.
     """
     stores: list[tuple[Mixer, Store]] = []
     ids: dict[Mixer, tuple[int, ...]] = {}
-    for mixer in model.mixers:
+    layers = (*model.layers, *drafting_layers(model, place))
+    for mixer in dict.fromkeys(mixer for layer in layers for mixer in layer.mixers):
         kept = mixer.stores(place)
         ids[mixer] = tuple(range(len(stores), len(stores) + len(kept)))
         stores += [(mixer, store) for store in kept]
     by_layer: list[tuple[int, ...]] = []
-    for layer in model.layers:
+    for layer in layers:
         by_layer += [tuple(one for mixer in layer.mixers for one in ids[mixer])] * layer.count
     alignment = _align(stores, place, settings)
     whole = not settings.hybrid_manager and any(

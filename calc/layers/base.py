@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -44,6 +44,7 @@ class Sharding:
     """One rank's place: how the layout, engine and formats divide what a layer keeps.
 
     ``conv_drafts``: draft tokens by which the engine widens convolution windows.
+    ``drafting``: the model's MTP layers run and keep a cache of their own.
     """
 
     tp: int
@@ -53,6 +54,11 @@ class Sharding:
     conv_dtype: str = "auto"
     state_dtype: str = "auto"
     conv_drafts: int = 0
+    drafting: bool = False
+
+    def of_drafts(self) -> Sharding:
+        """The place of the MTP layers on the same rank."""
+        return self if self.engine.stripes_drafts else replace(self, dcp=1)
 
 
 @dataclass(frozen=True, slots=True)

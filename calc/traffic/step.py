@@ -91,6 +91,8 @@ def decode_step(
     drafting = None
     if options.speculative_tokens and model.mtp_layers:
         drafting = replace(_rows(work, batch, batch), drafts=True)
+        if not engine.stripes_drafts:  # each rank keeps all rows of the MTP layers
+            drafting = replace(drafting, layout=replace(layout, dcp=1), query_replicated=False)
     return _step(model, work, tokens, drafting)
 
 

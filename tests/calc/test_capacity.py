@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from calc.engines.sglang_pool import PoolView
+from calc.engines.vllm_blocks import BlockView
 from calc.layers import (
     AnyMixer,
     Attention,
@@ -290,3 +292,64 @@ def test_mixers_side_by_side_add_up_and_a_layer_without_one_keeps_nothing() -> N
     assert stage.growing_per_token.value == 6 * 2 * 128 * 2
     assert stage.state_per_request.value == 6 * (49_152 + 1_048_576)
     assert stage.per_request.value == 6 * (2 * 128 * 2 * 1_000 + 49_152 + 1_048_576)
+
+
+# --- Drafting (MTP) layers ------------------------------------------------------------------------
+
+
+def test_mtp_layers_keep_a_cache_while_they_draft() -> None:
+    # DeepSeek-V3: 61 latent layers and one MTP layer, (512 + 64) x 2 B each
+    alone, drafting = (report("deepseek-v3", speculative_tokens=k, context=100) for k in (0, 1))
+    assert per_token(alone) == 61 * 1152
+    assert per_token(drafting) == 62 * 1152
+    assert drafting.cache.stage.per_request.value == 62 * 1152 * 100
+    assert [(part.layers, part.drafts) for part in drafting.cache.stage.components] == [
+        (61, False),
+        (1, True),
+    ]
+
+
+def test_an_mtp_layer_has_an_indexer_of_its_own() -> None:
+    # GLM-5.2: 21 of 78 layers have one, and the MTP layer
+    assert per_token(report("glm-5.2", speculative_tokens=1)) == 79 * 1152 + 22 * 132
+
+
+def test_mtp_layers_lie_on_the_last_pipeline_stage_only() -> None:
+    alone, drafting = (report("deepseek-v3", speculative_tokens=k, pp=2) for k in (0, 1))
+    first, last = (stage.growing_per_token.value for stage in drafting.cache.stages)
+    assert first == alone.cache.stages[0].growing_per_token.value
+    assert last == alone.cache.stages[1].growing_per_token.value + 1152
+    assert drafting.cache.per_replica.value == alone.cache.per_replica.value + 1152 * 8192
+
+
+@pytest.mark.parametrize(
+    ("engine", "drafted"),
+    # SGLang 0.5.23 model_executor/pool_configurator.py: dcp rows of the draft pool for each
+    [("vllm", 1152 / 8), ("sglang", 1152)],
+)
+def test_only_vllm_stripes_the_cache_of_drafts(engine: str, drafted: float) -> None:
+    fields = {"engine": engine, "tp": 8, "dcp": 8, "speculative_tokens": 1}
+    assert per_token(report("deepseek-v3", **fields)) == 61 * 1152 / 8 + drafted
+
+
+def test_mtp_layers_share_the_pool_of_blocks() -> None:
+    # Qwen3.5-397B: 15 attention layers, one more drafts; 45 of gated delta net in 3 groups
+    found = report("qwen3.5-397b-a17b", speculative_tokens=1)
+    view = found.engine.view
+    assert isinstance(view, BlockView)
+    assert [(group.kind, group.layers) for group in view.groups] == [
+        *3 * [("gdn", 15)],
+        ("attention", 16),
+    ]
+    assert view.padding_layers == 3
+    assert view.formula.value + sum(waste.value for waste in view.wastes) == view.allocated.value
+
+
+def test_sglang_gives_each_drafted_token_rows_on_every_rank() -> None:
+    found = report("deepseek-v3", engine="sglang", tp=8, dcp=8, speculative_tokens=1, context=64)
+    view = found.engine.view
+    assert isinstance(view, PoolView)
+    pool = view.pool("tokens")
+    assert pool is not None
+    # a row of the pool: 61 layers of one token in eight, and the MTP layer of all eight
+    assert pool.size.value == 80 * GIB // ((61 + 8) * 1152) * 8

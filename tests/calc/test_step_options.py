@@ -357,6 +357,14 @@ def test_a_part_that_cuts_through_groups_is_averaged() -> None:
     assert chance_untouched(2, 12, 2, 3, 1) == pytest.approx(by_hand)
 
 
+def test_drafts_attend_alone_where_every_rank_keeps_their_whole_cache() -> None:
+    """SGLang 0.5.23 keeps the draft pool whole on each DCP rank; vLLM stripes it."""
+    for engine, exchanged in (("vllm", True), ("sglang", False)):
+        found = report("deepseek-v3", engine=engine, tp=8, dcp=8, speculative_tokens=1)
+        groups = {stage.group for stage in found.step.stages if stage.drafts and stage.collective}
+        assert ("dcp" in groups) is exchanged
+
+
 def test_one_rank_moves_nothing_whatever_is_chosen() -> None:
     spec = model(
         Layer(
