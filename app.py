@@ -4,12 +4,13 @@ import streamlit as st
 
 from ui import about, config_import, custom_model, errors, inputs, page, state
 from ui.text import Translator
-from ui.views import capacity, gpu, model, traffic
+from ui.views import capacity, gpu, model, reuse, traffic
 
 VIEWS = {
     "model": model.draw,
     "capacity": capacity.draw,
     "traffic": traffic.draw,
+    "reuse": reuse.draw,
     "gpu": gpu.draw,
     "about": about.draw,
 }

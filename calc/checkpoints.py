@@ -55,6 +55,12 @@ def checkpoint_cost_us(
     return hits * recomputed * token_us + 1000000 * written_bytes / link_rate
 
 
+@formula(unit="µs", source="a prefix's computing time, spread evenly", status=Status.ESTIMATE)
+def each_token_us(recompute_us: Number, prefix: int) -> Number:
+    """What computing one more token of the prefix takes."""
+    return recompute_us / prefix
+
+
 @dataclass(frozen=True, slots=True)
 class Interval:
     """One interval with its costs."""

@@ -25,7 +25,7 @@ from ui.remedy import remedy
 from ui.text import LANGUAGES
 
 START = Scenario("kimi-k3", tp=8, dcp=8, batch=64, context=131072)
-VIEWS = ("model", "capacity", "traffic", "gpu", "about")
+VIEWS = ("model", "capacity", "traffic", "reuse", "gpu", "about")
 START_VIEW = "capacity"
 
 

@@ -29,6 +29,8 @@ for module in pkgutil.walk_packages(calc.__path__, "calc."):
         importlib.import_module(module.name)
 
 GIVEN_BY_DATA = [
+    "reuse",
+    "identity",
     "alt",
     "backend",
     "chart",

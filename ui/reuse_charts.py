@@ -1,0 +1,161 @@
+"""Charts of the Reuse view: which chunks are there, snapshots, loading against computing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import plotly.graph_objects as go
+
+from calc.checkpoints import Interval
+from calc.layers import Growth
+from calc.reuse import GroupHit, Hit
+from calc.storage import LoadPoint
+from ui import numbers, plot
+from ui.text import Translator
+
+MOST_CELLS = 400
+"""Chunks drawn one by one; longer strips are drawn as runs of equal chunks."""
+COLOURS = {
+    "needed": plot.PALETTE[0],
+    "spare": plot.PALETTE[8],
+    "gone": plot.GREY,
+    "blocking": plot.PALETTE[5],
+}
+ROW_PIXELS, FRAME_PIXELS = 62, 120
+
+
+def strips(t: Translator, hit: Hit, labels: Mapping[str, str]) -> go.Figure:
+    """A row for each group, a cell for each chunk; where the usable prefix ends."""
+    figure = plot.figure()
+    cells = [(one, *cell) for one in hit.groups for cell in _cells(one, hit)]
+    for status, colour in COLOURS.items():
+        chosen = [cell for cell in cells if cell[3] == status]
+        if not chosen:
+            continue
+        figure.add_trace(
+            go.Bar(
+                name=t(f"reuse.chunk.{status}"),
+                orientation="h",
+                y=[labels[one.group.id] for one, *_ in chosen],
+                base=[first * one.group.chunk for one, first, _, _ in chosen],
+                x=[(end - first) * one.group.chunk for one, first, end, _ in chosen],
+                width=0.55,
+                marker={"color": colour, "line": {"width": 0.6, "color": "rgba(128,128,128,0.6)"}},
+                customdata=[[one.group.id, first, end] for one, first, end, _ in chosen],
+                text=[_hover(t, one, first, end) for one, first, end, _ in chosen],
+                textposition="none",
+                hovertemplate="%{text}<extra></extra>",
+            )
+        )
+    figure.add_vline(x=hit.tokens, line={"color": plot.GREY, "width": 2, "dash": "dash"})
+    figure.update_layout(
+        barmode="overlay",
+        height=FRAME_PIXELS + ROW_PIXELS * len(hit.groups),
+        hovermode="closest",
+        dragmode=False,
+        xaxis={"range": [0, hit.prefix * 1.01], "title": t("reuse.axis"), "tickformat": ",d"},
+        yaxis={"autorange": "reversed"},
+    )
+    return figure
+
+
+def _cells(one: GroupHit, hit: Hit) -> list[tuple[int, int, str]]:
+    """(first chunk, end, status); neighbours of one status are joined in a long strip."""
+    count = one.group.chunks(hit.prefix)
+    gone = set(one.missing)
+    stop = hit.blocking if hit.binding == one.group.id else None
+
+    def status(chunk: int) -> str:
+        if chunk == stop:
+            return "blocking"
+        if chunk in gone:
+            return "gone"
+        return "needed" if chunk in one.needed else "spare"
+
+    if count <= MOST_CELLS:
+        return [(chunk, chunk + 1, status(chunk)) for chunk in range(count)]
+    edges = {0, count, one.needed.start, one.needed.stop}
+    edges |= {edge for chunk in gone for edge in (chunk, chunk + 1)}
+    edges |= set() if stop is None else {stop, stop + 1}
+    kept = sorted(edge for edge in edges if 0 <= edge <= count)
+    runs: list[tuple[int, int, str]] = []
+    for first, end in pairwise(kept):
+        if runs and runs[-1][2] == status(first):
+            runs[-1] = (runs[-1][0], end, runs[-1][2])
+        else:
+            runs.append((first, end, status(first)))
+    return runs
+
+
+def _hover(t: Translator, one: GroupHit, first: int, end: int) -> str:
+    size = one.group.chunk
+    if one.group.growth is Growth.STATE:
+        return t("reuse.hover_state", chunk=numbers.digits(first), at=numbers.digits(end * size))
+    which = numbers.digits(first) if end == first + 1 else f"{first:,}–{end - 1:,}"
+    return t(
+        "reuse.hover",
+        chunk=which,
+        start=numbers.digits(first * size),
+        end=numbers.digits(end * size),
+    )
+
+
+def snapshots(t: Translator, intervals: Sequence[Interval], chosen: Interval) -> go.Figure:
+    """What an interval costs: computing again, writing, and both; the cheapest is marked."""
+    figure = plot.figure()
+    sizes = [one.tokens for one in intervals]
+    written = [_written(one) for one in intervals]
+    costs = [float(one.cost.value) for one in intervals]
+    lines = (
+        ("recompute", [cost - write for cost, write in zip(costs, written, strict=True)], 0),
+        ("write", written, 1),
+        ("both", costs, 6),
+    )
+    for name, values, colour in lines:
+        figure.add_trace(
+            plot.line(
+                t(f"reuse.cost.{name}"),
+                sizes,
+                values,
+                plot.PALETTE[colour],
+                numbers.duration,
+                3 if name == "both" else 2,
+            )
+        )
+    label = t("reuse.best", interval=numbers.digits(chosen.tokens))
+    figure.add_trace(plot.point(label, chosen.tokens, chosen.cost.value))
+    plot.log_axis(figure, "xaxis", sizes[0], max(sizes[-1], sizes[0] + 1), numbers.tokens)
+    low = min(value for value in [*costs, *written] if value > 0)
+    plot.log_axis(figure, "yaxis", max(low, max(costs) / 1e5), max(costs), numbers.duration)
+    figure.update_layout(xaxis_title=t("reuse.interval"), yaxis_title=t("reuse.cost_axis"))
+    return figure
+
+
+def _written(one: Interval) -> float:
+    arguments = one.cost.arguments
+    return float(one.storage.value) / float(arguments["link_rate"]) * 1e6  # type: ignore[arg-type]
+
+
+def loading(t: Translator, points: Mapping[str, Sequence[LoadPoint]], here: LoadPoint) -> go.Figure:
+    """Time to load from each tier and time to compute, against the prefix."""
+    figure = plot.figure()
+    every = next(iter(points.values()))
+    sizes = [point.tokens for point in every]
+    computed = [float(point.recomputed.value) for point in every]
+    figure.add_trace(
+        plot.line(t("reuse.compute"), sizes, computed, plot.PALETTE[6], numbers.duration, 3)
+    )
+    seen = [value for value in computed if value > 0]
+    for place, (tier, row) in enumerate(points.items()):
+        values = [float(point.loaded.value) for point in row]
+        seen += values
+        figure.add_trace(
+            plot.line(t(f"reuse.tier.{tier}"), sizes, values, plot.PALETTE[place], numbers.duration)
+        )
+    name = t("reuse.here", tokens=numbers.tokens(here.tokens))
+    figure.add_trace(plot.point(name, here.tokens, here.recomputed.value))
+    plot.log_axis(figure, "xaxis", sizes[0], sizes[-1], numbers.tokens)
+    plot.log_axis(figure, "yaxis", max(min(seen), max(seen) / 1e7), max(seen), numbers.duration)
+    figure.update_layout(xaxis_title=t("reuse.prefix"), yaxis_title=t("reuse.time_axis"))
+    return figure

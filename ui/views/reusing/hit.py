@@ -1,0 +1,262 @@
+"""How much of a prefix is usable, with a strip of chunks for each group of layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import streamlit as st
+
+from calc.errors import CalcError
+from calc.items import Item
+from calc.layers import Growth
+from calc.reference.hybrid import CHUNK, PREFIX, WINDOW, Trial, experiment
+from calc.report import Report
+from calc.reuse import GroupHit, Hit, ReuseGroup, Rule, parse_chunks, usable, window_chunks, written
+from calc.reuse_groups import reuse_groups
+from calc.scenario import Scenario
+from ui import numbers, page, reuse_charts, tables
+from ui.derivation import draw as draw_steps
+from ui.text import Translator
+from ui.views import parts
+from ui.views.reusing import inputs
+
+
+def draw(t: Translator, report: Report) -> None:
+    """The whole part."""
+    st.markdown(t("reuse.hit.what"))
+    scenario = report.scenario
+    rule = Rule(
+        st.segmented_control(
+            t("reuse.rule"),
+            [rule.value for rule in Rule],
+            key=f"reuse_rule_{scenario.engine}",
+            default=scenario.engine,
+            format_func=lambda name: t(f"reuse.rule.{name}"),
+            required=True,
+            persist_state="session",
+        )
+    )
+    st.caption(t(f"reuse.rule.{rule.value}.says"))
+    try:
+        with st.grid("auto", min_column_width=170, gap="small", vertical_alignment="bottom"):
+            prefix = inputs.prefix(t, report)
+            new = inputs.whole(t, "new_tokens", 1, least=0)
+            groups = _groups(t, scenario, rule)
+        mark = f"{scenario.model}.{rule.value}"
+        missing = _missing(t, groups, prefix, mark)
+        hit = usable(groups, prefix, missing, rule, new)
+    except CalcError as error:
+        inputs.fault(t, error)
+        _experiment(t)
+        return
+    _cards(t, hit)
+    _strip(t, hit, mark)
+    title = t("reuse.hit.groups")
+    tables.draw([_row(t, hit, one) for one in hit.groups], title)
+    _rules(t, scenario, prefix, new)
+    named = _derived(hit)
+    parts.derivations(t, "reuse_hit", named, draw_steps, lambda name: _derived_name(t, hit, name))
+    _experiment(t)
+
+
+def _groups(t: Translator, scenario: Scenario, rule: Rule) -> tuple[ReuseGroup, ...]:
+    chunk = interval = 0
+    if rule in (Rule.LMCACHE, Rule.IDEAL):
+        chunk = inputs.whole(t, "chunk", 256)
+    if rule is Rule.SGLANG and any(
+        group.growth is Growth.STATE for group in reuse_groups(scenario, Rule.IDEAL)
+    ):
+        interval = inputs.whole(t, "interval", 256)
+    return reuse_groups(scenario, rule, chunk, interval)
+
+
+def _missing(
+    t: Translator, groups: Sequence[ReuseGroup], prefix: int, mark: str
+) -> dict[str, frozenset[int]]:
+    """One field a group; a click on the strip writes into it."""
+    found = {}
+    with st.grid("auto", min_column_width=240, gap="small"):
+        for group in groups:
+            text = st.text_input(
+                t("reuse.missing", group=label(t, group)),
+                key=_key(mark, group.id),
+                placeholder="3, 7-9",
+                help=t(
+                    "reuse.missing.help",
+                    count=numbers.digits(group.chunks(prefix)),
+                    size=numbers.digits(group.chunk),
+                ),
+                persist_state="session",
+            )
+            found[group.id] = parse_chunks(text or "", label(t, group))
+    return found
+
+
+def _key(mark: str, group: str) -> str:
+    return f"reuse_missing.{mark}.{group}"
+
+
+def label(t: Translator, group: ReuseGroup) -> str:
+    """A group in words: its layer kind, and its window."""
+    kind = t(f"kind.{group.kind}.short")
+    limit = f" {numbers.tokens(group.limit)}" if group.limit else ""
+    return f"{kind}{limit}"
+
+
+def _cards(t: Translator, hit: Hit) -> None:
+    with st.grid(3, min_column_width=150, gap="small"):
+        page.card(
+            t("reuse.card.usable"),
+            numbers.digits(hit.tokens),
+            t("reuse.card.usable.per", prefix=numbers.digits(hit.prefix)),
+            numbers.percent(hit.tokens / hit.prefix),
+        )
+        page.card(
+            t("reuse.card.again"),
+            numbers.digits(hit.recomputed.value),
+            t("reuse.card.again.per"),
+            numbers.exact(hit.recomputed.value, t("unit.tokens")),
+        )
+        page.card(
+            t("reuse.card.alignment"),
+            numbers.digits(hit.align),
+            t("reuse.card.alignment.per"),
+            t("reuse.card.alignment.help"),
+        )
+    st.markdown(_why(t, hit))
+
+
+def _why(t: Translator, hit: Hit) -> str:
+    """The reason of the end in one sentence."""
+    group = next((one.group for one in hit.groups if one.group.id == hit.binding), None)
+    return t(
+        f"reuse.why.{hit.cut.value}",
+        tokens=numbers.digits(hit.tokens),
+        group="" if group is None else label(t, group),
+        chunk="–" if hit.blocking is None else numbers.digits(hit.blocking),
+        align=numbers.digits(hit.align),
+    )
+
+
+def _strip(t: Translator, hit: Hit, mark: str) -> None:
+    """The chunks; a click on one takes it out of the cache or puts it back."""
+    turn = st.session_state.setdefault("reuse_turn", 0)
+    key = f"reuse_strip_{turn}"
+    st.markdown(f"**{t('reuse.chart_strip')}**")
+    st.plotly_chart(
+        reuse_charts.strips(t, hit, {one.group.id: label(t, one.group) for one in hit.groups}),
+        key=key,
+        config={"displayModeBar": False, "scrollZoom": False},
+        alt=t("alt.reuse_strip"),
+        on_select=lambda: _clicked(st.session_state[key], mark),
+        selection_mode="points",
+    )
+    st.caption(t("reuse.strip_note"))
+
+
+def _clicked(event: Any, mark: str) -> None:
+    """Chunks that were clicked change sides; a fresh key drops the chart's own selection."""
+    for point in event["selection"]["points"]:
+        group, first, end = point["customdata"]
+        field = _key(mark, group)
+        try:
+            gone = parse_chunks(st.session_state.get(field) or "", group)
+        except CalcError:
+            continue
+        st.session_state[field] = written(gone ^ frozenset(range(first, end)))
+    st.session_state["reuse_turn"] += 1
+
+
+def _row(t: Translator, hit: Hit, one: GroupHit) -> tables.Row:
+    needed = one.needed
+    count = len(needed)
+    if one.group.growth is Growth.STATE and count:
+        words = t("reuse.needs_snapshot", at=numbers.digits(needed.stop * one.group.chunk))
+    elif count:
+        words = t("reuse.needs", count=numbers.digits(count), first=needed.start, last=needed[-1])
+    else:
+        words = t("reuse.needs_nothing")
+    alone = t(
+        f"reuse.alone.{one.cut.value}",
+        chunk="–" if one.blocking is None else numbers.digits(one.blocking),
+    )
+    return {
+        t("column.group"): f"**{label(t, one.group)}**",
+        t("column.layers"): numbers.digits(one.group.layers),
+        t("column.chunk"): numbers.digits(one.group.chunk),
+        t("column.needs"): words,
+        t("column.alone"): f"{numbers.digits(one.usable)} ({alone})",
+    }
+
+
+def _rules(t: Translator, scenario: Scenario, prefix: int, new: int) -> None:
+    """The same prefix by every rule, with nothing missing."""
+    rows = []
+    for rule in Rule:
+        try:
+            groups = reuse_groups(scenario, rule)
+            hit = usable(groups, prefix, {}, rule, new)
+        except CalcError:
+            continue
+        windows = [one.group for one in hit.groups if one.group.growth is Growth.WINDOW]
+        reach = [
+            t(
+                "reuse.window_chunks",
+                count=numbers.digits(window_chunks(group, rule).value),
+                size=numbers.digits(group.chunk),
+            )
+            for group in windows
+        ]
+        rows.append(
+            {
+                t("column.rule"): t(f"reuse.rule.{rule.value}"),
+                t("column.alignment"): numbers.digits(hit.align),
+                t("column.usable"): numbers.digits(hit.tokens),
+                t("column.window_needs"): "; ".join(reach) or "–",
+                t("column.differs"): t(f"reuse.rule.{rule.value}.differs"),
+            }
+        )
+    st.subheader(t("reuse.rules"), anchor=False)
+    tables.draw(rows, t("reuse.rules"))
+
+
+def _derived(hit: Hit) -> dict[str, Item]:
+    found = {"recomputed": hit.recomputed, "longest": hit.longest}
+    if isinstance(hit.alignment, Item):
+        found["alignment"] = hit.alignment
+    for one in hit.groups:
+        if one.group.block is not None:
+            found[f"block.{one.group.id}"] = one.group.block
+        if one.group.growth is Growth.WINDOW and hit.rule is not Rule.IDEAL:
+            found[f"window.{one.group.id}"] = window_chunks(one.group, hit.rule)
+    return found
+
+
+def _derived_name(t: Translator, hit: Hit, name: str) -> str:
+    what, _, group = name.partition(".")
+    words = t(f"reuse.derived.{what}")
+    found = next((one.group for one in hit.groups if one.group.id == group), None)
+    return words if found is None else f"{words} ({label(t, found)})"
+
+
+def _experiment(t: Translator) -> None:
+    """The tiny hybrid model, with and without its cache."""
+    st.subheader(t("reuse.experiment"), anchor=False)
+    st.markdown(t("reuse.experiment.what", chunk=CHUNK, window=WINDOW, prefix=PREFIX))
+    if st.button(t("reuse.experiment.run"), key="reuse_experiment", icon=":material/science:"):
+        st.session_state["reuse_trials"] = experiment()
+    trials = st.session_state.get("reuse_trials")
+    if trials:
+        tables.draw([_trial(t, one) for one in trials], t("reuse.experiment"))
+        agree = all((one.error == 0) == one.usable for one in trials)
+        st.markdown(t("reuse.experiment.agrees" if agree else "reuse.experiment.differs"))
+
+
+def _trial(t: Translator, one: Trial) -> tables.Row:
+    return {
+        t("column.trial"): t(f"reuse.trial.{one.name}"),
+        t("column.rule_says"): t("reuse.usable" if one.usable else "reuse.not_usable"),
+        t("column.error"): "0" if one.error == 0 else f"{one.error:.3g}",
+        t("column.words"): t("reuse.same" if one.same_tokens else "reuse.other"),
+    }

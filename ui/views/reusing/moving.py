@@ -1,0 +1,116 @@
+"""Writes that never stop, replicas that a prefix can be on, and moving caches to decode ranks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import streamlit as st
+
+from calc.errors import CalcError
+from calc.hardware import Hardware
+from calc.items import Item
+from calc.report import Report
+from calc.scenario import FIELDS, ChoiceField
+from calc.storage import Routing, routing, steady_writes
+from calc.transfer import Transfer, transfer
+from ui import numbers, page, tables
+from ui.text import Translator
+from ui.views.reusing import inputs
+
+REPLICAS = (1, 2, 4, 8, 16, 32)
+
+
+def draw(t: Translator, report: Report, gpu: Hardware | None) -> dict[str, Item]:
+    """The three of them; the Items for derivations."""
+    items = _writes(t, report) | _routing(t, report)
+    return items | (_transfer(t, report, gpu) if gpu is not None else {})
+
+
+def _writes(t: Translator, report: Report) -> dict[str, Item]:
+    st.subheader(t("reuse.writes"), anchor=False)
+    with st.grid("auto", min_column_width=170, gap="small", vertical_alignment="bottom"):
+        rate = inputs.whole(t, "requests", 1, most=10**6)
+        new = inputs.whole(t, "written_tokens", 4096)
+        kept = inputs.whole(t, "kept_snapshots", 1, least=0, most=10**6)
+    item = steady_writes(report, float(rate), new, kept)
+    st.markdown(t("reuse.writes.is", rate=f"{numbers.traffic(float(item.value))}/s"))
+    return {"writes": item}
+
+
+def _routing(t: Translator, report: Report) -> dict[str, Item]:
+    st.subheader(t("reuse.routing"), anchor=False)
+    st.markdown(t("reuse.routing.what"))
+    uses = inputs.whole(t, "uses", 10, most=10**6)
+    own = report.scenario.dp
+    ways = [routing(count, uses) for count in sorted({*REPLICAS, own})]
+    tables.draw([_way(t, way, own) for way in ways], t("reuse.routing"))
+    here = next(way for way in ways if way.replicas == own)
+    return {"aware": here.aware, "random": here.random}
+
+
+def _way(t: Translator, way: Routing, own: int) -> tables.Row:
+    count = numbers.digits(way.replicas)
+    return {
+        t("column.replicas"): f"**{count}** ({t('reuse.dp_here')})"
+        if way.replicas == own
+        else count,
+        t("column.aware"): numbers.percent(float(way.aware.value)),
+        t("column.random"): numbers.percent(float(way.random.value)),
+    }
+
+
+def _transfer(t: Translator, report: Report, gpu: Hardware) -> dict[str, Item]:
+    """Prefill here, decode on a replica of another layout."""
+    scenario = report.scenario
+    st.subheader(t("reuse.transfer"), anchor=False)
+    st.markdown(t("reuse.transfer.what"))
+    formats = FIELDS["kv_dtype"]
+    assert isinstance(formats, ChoiceField)
+    mark = f"_{scenario.model}_{scenario.tp}_{scenario.dcp}_{scenario.pp}_{scenario.kv_dtype}"
+    with st.grid("auto", min_column_width=130, gap="small", vertical_alignment="bottom"):
+        sizes: dict[str, Any] = {
+            name: inputs.whole(t, f"decode_{name}", getattr(scenario, name), most=1024, mark=mark)
+            for name in ("tp", "dcp", "pp")
+        }
+        kv_dtype = st.selectbox(
+            t("reuse.decode_kv_dtype"),
+            formats.choices,
+            index=formats.choices.index(scenario.kv_dtype),
+            key=f"reuse_decode_kv{mark}",
+            persist_state="session",
+        )
+    try:
+        decode = replace(scenario, **sizes, kv_dtype=kv_dtype, pp_layers="even", ep="off")
+        found = transfer(scenario, decode, gpu)
+    except CalcError as error:
+        inputs.fault(t, error)
+        return {}
+    _moved(t, found)
+    return {"moved": found.moved, "transfer": found.time, "distinct": found.distinct}
+
+
+def _moved(t: Translator, found: Transfer) -> None:
+    with st.grid(4, min_column_width=150, gap="small"):
+        for name, item in (
+            ("distinct", found.distinct),
+            ("moved", found.moved),
+            ("received", found.received),
+        ):
+            page.card(
+                t(f"reuse.card.{name}"),
+                numbers.traffic(float(item.value)),
+                t(f"reuse.card.{name}.per"),
+                numbers.exact(item.value),
+            )
+        page.card(
+            t("reuse.card.transfer"),
+            numbers.duration(float(found.time.value)),
+            t("reuse.card.transfer.per"),
+            t("reuse.card.transfer.help"),
+        )
+    if not found.relaid:
+        st.markdown(t("reuse.transfer.same"))
+        return
+    lines = [f"- **{t(f'field.{name}')}**: {t(f'reuse.relaid.{name}')}" for name in found.relaid]
+    st.markdown("\n".join([t("reuse.transfer.relaid"), "", *lines]))
