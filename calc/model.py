@@ -67,6 +67,8 @@ class ModelSpec(Part):
 
     ``norms_per_part``: vectors of hidden width around each mixer or feed-forward
     part (2 where the output is normalised too, or where a norm has a bias).
+    ``boundary_tensors`` of hidden width pass from one pipeline stage to the next: the
+    hidden state and the residual, or one for each stream of hyper-connections.
     ``mtp_layers`` draft further tokens; they count only when speculation is on.
     ``checkpoint`` is the format in which the published weights store a role,
     bf16 where it names none.
@@ -82,6 +84,7 @@ class ModelSpec(Part):
     layers: tuple[Layer, ...] = Field(min_length=1, max_length=MAX_LAYERS)
     mtp_layers: tuple[Layer, ...] = Field((), max_length=64)
     norms_per_part: Annotated[int, Field(ge=0, le=4)] = 1
+    boundary_tensors: Annotated[int, Field(gt=0, le=64)] = 2
     extra_weights: dict[str, ExtraTensor] = Field({})
     checkpoint: dict[Role, StoredFormat] = Field({})
     engine_defaults: dict[Literal["vllm", "sglang"], EngineDefaults] = Field({})

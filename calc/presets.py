@@ -56,6 +56,7 @@ class PresetFile(Part):
     layers: tuple[LayerLine | RepeatBlock, ...]
     mtp_layers: tuple[LayerLine, ...] = ()
     norms_per_part: int = 1
+    boundary_tensors: int = 2
     extra_weights: dict[str, ExtraTensor] = Field({})
     checkpoint: dict[str, str] = Field({})
     engine_defaults: dict[str, EngineDefaults] = Field({})

@@ -20,6 +20,7 @@ SYMBOLS: dict[str, str] = {
     "batch": r"B",
     "tokens": r"T",
     "layers": r"L",
+    "tensors": r"n_t",
     "speculative_tokens": r"k",
     # widths of attention
     "heads": r"H",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from calc.hf_config.fields import Fields
 from calc.hf_config.mixers import Source
 from calc.model import ExtraTensor
 
@@ -48,3 +49,9 @@ def _residual_streams(source: Source, layers: int) -> dict[str, ExtraTensor]:
         )
         made["hyper_head"] = ExtraTensor(rows=mixed, columns=mixed * hidden)
     return made
+
+
+def boundary_tensors(fields: Fields) -> int:
+    """Hidden state and residual, or the streams that hyper-connections keep apart."""
+    streams = fields.maybe("hc_mult", high=64)
+    return streams if streams and streams > 1 else 2

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from calc.errors import MESSAGES, CalcError
 from calc.hf_config.checkpoint import checkpoint
-from calc.hf_config.extras import extra_weights
+from calc.hf_config.extras import boundary_tensors, extra_weights
 from calc.hf_config.families import Family, family_of
 from calc.hf_config.ffns import layer_ffns
 from calc.hf_config.fields import Fields
@@ -111,6 +111,7 @@ def _read(fields: Fields, family: Family, model_type: str, name: str) -> Importe
         layers=_runs(mixers, ffns, parallel),
         mtp_layers=_mtp(source, pattern, mixers, ffns),
         norms_per_part=family.norms_per_part,
+        boundary_tensors=boundary_tensors(fields),
         extra_weights=extra_weights(source, layers),
         checkpoint=stored,
         engine_defaults=dict(family.engine_defaults),

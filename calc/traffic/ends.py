@@ -27,13 +27,15 @@ def logits_bytes(batch: Number, vocab_size: int, element_bytes: int) -> Number:
     source="vLLM 0.33 distributed/parallel_state.py isend_tensor_dict",
     status=Status.ENGINE,
 )
-def boundary_sent_bytes(tokens: Number, hidden_size: int, element_bytes: int, tp: int) -> Number:
-    """Hidden and residual tensors of a pipeline boundary; each rank sends its part,
-    or the whole of them where a tensor cannot be cut into equal parts."""
+def boundary_sent_bytes(
+    tensors: int, tokens: Number, hidden_size: int, element_bytes: int, tp: int
+) -> Number:
+    """Hidden and residual tensors of a pipeline boundary (or several residual streams);
+    each rank sends its part, or the whole where a tensor cannot be cut into equal parts."""
     return (
-        exact_div(2 * tokens * hidden_size * element_bytes, tp)
+        exact_div(tensors * tokens * hidden_size * element_bytes, tp)
         if tokens * hidden_size % tp == 0
-        else 2 * tokens * hidden_size * element_bytes
+        else tensors * tokens * hidden_size * element_bytes
     )
 
 
@@ -42,9 +44,11 @@ def boundary_sent_bytes(tokens: Number, hidden_size: int, element_bytes: int, tp
     source="vLLM 0.33 distributed/parallel_state.py irecv_tensor_dict",
     status=Status.ENGINE,
 )
-def boundary_gathered_bytes(tokens: Number, hidden_size: int, element_bytes: int) -> Number:
-    """Hidden and residual tensors, gathered over tp by the receiving stage."""
-    return 2 * tokens * hidden_size * element_bytes
+def boundary_gathered_bytes(
+    tensors: int, tokens: Number, hidden_size: int, element_bytes: int
+) -> Number:
+    """The tensors of a boundary, gathered over tp by the receiving stage."""
+    return tensors * tokens * hidden_size * element_bytes
 
 
 @formula(unit="B", source="one 32-bit id for each row that was sampled", status=Status.ENGINE)
@@ -72,12 +76,14 @@ def send_boundary(work: Work, boundaries: int) -> Stage:
     """To the next pipeline stage."""
     payload = boundary_sent_bytes.item(
         "model.pipeline_send.payload",
+        tensors=work.boundary_tensors,
         tokens=work.tokens,
         hidden_size=work.hidden_size,
         element_bytes=BF16,
         tp=work.layout.tp,
     )
-    shape = (2, payload.value // (2 * BF16))
+    tensors = work.boundary_tensors
+    shape = (tensors, payload.value // (tensors * BF16))
     stage = Stage("pipeline_send", "model", boundaries, "step", shape, "bf16")
     return work.moved(stage, Collective.SEND, "pp", work.layout.pp, payload)
 
@@ -88,11 +94,12 @@ def gather_boundary(work: Work, boundaries: int) -> Iterator[Stage]:
         return
     payload = boundary_gathered_bytes.item(
         "model.pipeline_gather.payload",
+        tensors=work.boundary_tensors,
         tokens=work.tokens,
         hidden_size=work.hidden_size,
         element_bytes=BF16,
     )
-    shape = (2, work.tokens, work.hidden_size)
+    shape = (work.boundary_tensors, work.tokens, work.hidden_size)
     stage = Stage("pipeline_gather", "model", boundaries, "step", shape, "bf16")
     yield work.moved(stage, Collective.ALL_GATHER, "tp", work.layout.tp, payload)
 

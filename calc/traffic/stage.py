@@ -122,6 +122,8 @@ class Work:
     prefix: int | None = None
     place: Sharding | None = None
     drafts: bool = False
+    boundary_tensors: int = 2
+    """Tensors of hidden width that pass from one pipeline stage to the next."""
     splits_before_experts: bool = False
     """Whether o_proj ends in a reduce-scatter where the experts take divided rows."""
 

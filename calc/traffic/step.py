@@ -134,6 +134,7 @@ def _work(
         engine.backends[backend],
         query_replicated,
         options,
+        boundary_tensors=model.boundary_tensors,
         splits_before_experts=engine.splits_before_experts(model, layout.pp),
     )
     return _rows(work, tokens, sampled)

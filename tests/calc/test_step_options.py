@@ -365,6 +365,23 @@ def test_drafts_attend_alone_where_every_rank_keeps_their_whole_cache() -> None:
         assert ("dcp" in groups) is exchanged
 
 
+@pytest.mark.parametrize(
+    ("preset", "tensors", "width"),
+    # DeepSeek-V4 keeps hc_mult = 4 residual streams apart, others a hidden state and a residual
+    [("deepseek-v4-flash", 4, 4096), ("deepseek-v4-pro", 4, 7168), ("deepseek-v3", 2, 7168)],
+)
+def test_every_residual_stream_passes_a_pipeline_boundary(
+    preset: str, tensors: int, width: int
+) -> None:
+    stages = {stage.name: stage for stage in report(preset, tp=4, pp=2, batch=8).step.stages}
+    send, gather = stages["pipeline_send"], stages["pipeline_gather"]
+    assert send.sent is not None
+    assert gather.payload is not None
+    assert send.sent.value == tensors * 8 * width * 2 / 4
+    assert gather.payload.value == tensors * 8 * width * 2
+    assert gather.shape == (tensors, 8, width)
+
+
 def test_one_rank_moves_nothing_whatever_is_chosen() -> None:
     spec = model(
         Layer(
