@@ -19,7 +19,7 @@ MOST_CELLS = 400
 COLOURS = {
     "needed": plot.PALETTE[0],
     "spare": plot.PALETTE[8],
-    "gone": plot.GREY,
+    "gone": plot.PALETTE[1],
     "blocking": plot.PALETTE[5],
 }
 ROW_PIXELS, FRAME_PIXELS = 62, 120

@@ -41,7 +41,8 @@ def _writes(t: Translator, report: Report) -> dict[str, Item]:
 def _routing(t: Translator, report: Report) -> dict[str, Item]:
     st.subheader(t("reuse.routing"), anchor=False)
     st.markdown(t("reuse.routing.what"))
-    uses = inputs.whole(t, "uses", 10, most=10**6)
+    with st.container(width=220):
+        uses = inputs.whole(t, "uses", 10, most=10**6)
     own = report.scenario.dp
     ways = [routing(count, uses) for count in sorted({*REPLICAS, own})]
     tables.draw([_way(t, way, own) for way in ways], t("reuse.routing"))
