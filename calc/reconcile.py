@@ -18,7 +18,7 @@ from calc.engine_cache import cache_settings, conv_drafts
 from calc.engines import ENGINES
 from calc.engines.settings import CacheSettings
 from calc.engines.sglang_pool import printed_sizes
-from calc.engines.vllm_blocks import BlockView, Plan, block_view, plan
+from calc.engines.vllm_blocks import BlockView, Plan, block_view, plan, smallest_block
 from calc.errors import CalcError
 from calc.formats import KV_FORMATS
 from calc.items import Item
@@ -241,7 +241,7 @@ def _vllm(log: EngineLog, inputs: _Inputs) -> Iterator[Finding]:
         _view(made, stages, blocks) for blocks in _blocks(log, made, scenario.budget_bytes)
     )
     known = log.number("available_gib") is not None or log.whole("gpu_blocks") is not None
-    if known:
+    if known or _shared_out(log, made):
         yield from _pool(log, low, middle, high)
     needed = log.number("needed_gib")
     if needed is not None:
@@ -291,9 +291,21 @@ def _blocks(log: EngineLog, made: Plan, otherwise: int) -> tuple[int, int, int]:
     size = max(int(item.value) for item in made.block_bytes)
     gib = log.number("available_gib")
     if gib is None:
-        return (otherwise // size,) * 3
+        return _shared_out(log, made) or (otherwise // size,) * 3
     low, high = int((gib - 0.0051) * GIB), int((gib + 0.0051) * GIB)
     return max(0, low) // size, int(gib * GIB) // size, high // size
+
+
+def _shared_out(log: EngineLog, made: Plan) -> tuple[int, int, int] | None:
+    """The blocks that a token line of the old definition stands for, where a concurrency is
+    beside it to be checked; what the groups could not share out is left open."""
+    tokens, groups = log.whole("cache_tokens"), made.grouping.groups
+    if tokens is None or log.size_line not in ("by_group", "either"):
+        return None
+    context = made.settings.max_model_len
+    block = smallest_block(groups, context) * max(group.lead.store.dcp for group in groups)
+    least = tokens // block * len(groups)
+    return least, least, least + len(groups) - 1
 
 
 def _view(made: Plan, stages: Sequence[StageCache], blocks: int) -> BlockView:

@@ -103,6 +103,50 @@ def test_the_size_line_of_a_hybrid_agrees_beside_its_concurrency() -> None:
     assert found.agrees, found.findings
 
 
+# figures of public vLLM logs that print no memory: the token line of the old definition says how
+# many blocks there are, and the concurrency follows from them
+GEMMA = """\
+INFO LLM engine (v0.17.0) with config: model='google/gemma-4-31B-it', max_seq_len=262144
+INFO max_num_batched_tokens=2048
+INFO GPU KV cache size: 37,392 tokens
+INFO Maximum concurrency for 262,144 tokens per request: 1.53x
+"""
+KIMI_K2 = """\
+INFO LLM engine (v0.11.0) with config: max_seq_len=131072, tensor_parallel_size=8, \
+decode_context_parallel_size=8
+INFO GPU KV cache size: 5,721,088 tokens
+INFO Maximum concurrency for 131,072 tokens per request: 43.65x
+"""
+QWEN_235B = """\
+INFO LLM engine (v0.11.0) with config: max_seq_len=262144, tensor_parallel_size=8, \
+decode_context_parallel_size=2
+INFO GPU KV cache size: 1,723,584 tokens
+INFO Maximum concurrency for 262,144 tokens per request: 6.57x
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "model", "reasons"),
+    [
+        (GEMMA, "gemma-4-31b", ("one_batch",)),
+        (KIMI_K2, "kimi-k2", ()),
+        (QWEN_235B, "qwen3-235b-a22b", ()),
+    ],
+)
+def test_a_token_line_says_how_many_blocks_there_are(
+    text: str, model: str, reasons: tuple[str, ...]
+) -> None:
+    found = beside(text, model)
+    assert [finding.name for finding in found.findings] == ["tokens_by_group", "concurrency"]
+    assert found.explained
+    assert found.reasons == reasons
+
+
+def test_a_concurrency_that_no_such_blocks_give_is_not_explained() -> None:
+    assert not beside(KIMI_K2.replace("43.65", "43.63"), "kimi-k2").explained
+    assert not beside(QWEN_235B.replace("6.57x", "9.99x"), "qwen3-235b-a22b").explained
+
+
 def test_a_refused_start_agrees() -> None:
     found = beside(LLAMA, "llama-3.1-8b")
     assert {f.name for f in found.findings} == {"gpu_blocks", "concurrency", "stored_tokens"}
