@@ -249,6 +249,27 @@ def delta_conv_channels(key_heads: int, key_dim: int, value_heads: int, value_di
     return 2 * key_heads * key_dim + value_heads * value_dim
 
 
+def _delta_window(
+    kind: str, keys: tuple[int, int], values: tuple[int, int], conv_kernel: int, tp: int
+) -> Item:
+    """The convolution window over q, k and v; ``keys`` and ``values`` are (heads, width)."""
+    channels = delta_conv_channels.item(
+        f"{kind}.channels",
+        key_heads=keys[0],
+        key_dim=keys[1],
+        value_heads=values[0],
+        value_dim=values[1],
+    )
+    return conv_window.item(f"{kind}.conv", conv_channels=channels, tp=tp, conv_kernel=conv_kernel)
+
+
+def _square_states(kind: str, heads: int, head_dim: int, tp: int) -> Item:
+    """One head_dim x head_dim matrix for each head on a rank."""
+    return head_states.item(
+        f"{kind}.recurrent", heads=heads, tp=tp, key_dim=head_dim, value_dim=head_dim
+    )
+
+
 class GatedDeltaNet(StateMixer):
     """Keeps a short window of q, k and v, and one key x value matrix per value head."""
 
@@ -263,16 +284,8 @@ class GatedDeltaNet(StateMixer):
         return self.conv_kernel
 
     def conv_elements(self, tp: int) -> Item:
-        channels = delta_conv_channels.item(
-            f"{self.kind}.channels",
-            key_heads=self.key_heads,
-            key_dim=self.key_dim,
-            value_heads=self.value_heads,
-            value_dim=self.value_dim,
-        )
-        return conv_window.item(
-            f"{self.kind}.conv", conv_channels=channels, tp=tp, conv_kernel=self.conv_kernel
-        )
+        keys, values = (self.key_heads, self.key_dim), (self.value_heads, self.value_dim)
+        return _delta_window(self.kind, keys, values, self.conv_kernel, tp)
 
     def recurrent_elements(self, tp: int) -> Item:
         return head_states.item(
@@ -320,25 +333,11 @@ class KimiDeltaAttention(StateMixer):
         return self.conv_kernel
 
     def conv_elements(self, tp: int) -> Item:
-        channels = delta_conv_channels.item(
-            f"{self.kind}.channels",
-            key_heads=self.heads,
-            key_dim=self.head_dim,
-            value_heads=self.heads,
-            value_dim=self.head_dim,
-        )
-        return conv_window.item(
-            f"{self.kind}.conv", conv_channels=channels, tp=tp, conv_kernel=self.conv_kernel
-        )
+        heads = (self.heads, self.head_dim)
+        return _delta_window(self.kind, heads, heads, self.conv_kernel, tp)
 
     def recurrent_elements(self, tp: int) -> Item:
-        return head_states.item(
-            f"{self.kind}.recurrent",
-            heads=self.heads,
-            tp=tp,
-            key_dim=self.head_dim,
-            value_dim=self.head_dim,
-        )
+        return _square_states(self.kind, self.heads, self.head_dim, tp)
 
     def split_counts(self) -> dict[str, int]:
         return {"heads": self.heads}
@@ -384,13 +383,7 @@ class LightningAttention(StateMixer):
         return nothing_kept.item(f"{self.kind}.conv")
 
     def recurrent_elements(self, tp: int) -> Item:
-        return head_states.item(
-            f"{self.kind}.recurrent",
-            heads=self.heads,
-            tp=tp,
-            key_dim=self.head_dim,
-            value_dim=self.head_dim,
-        )
+        return _square_states(self.kind, self.heads, self.head_dim, tp)
 
     def split_counts(self) -> dict[str, int]:
         return {"heads": self.heads}
