@@ -174,7 +174,7 @@ def sweep(
             faults[tuple(at if isinstance(at, int) else 0 for at in place)] = error
         if isinstance(found, np.ndarray):  # inputs that do not matter get an axis too
             spread = [len(a.values) if a.name in arrays else 1 for a in axes if a not in looped]
-            found = found.reshape(spread)
+            found = found.reshape(spread) if spread else found.item()
         if count == 1 and isinstance(found, np.ndarray):
             values = np.broadcast_to(found, shape)
         else:
