@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from calc.units import Number
 
 BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
@@ -40,8 +42,16 @@ def digits(value: Number) -> str:
 
     >>> digits(131072), digits(5491.125)
     ('131,072', '5,491.125')
+    >>> digits(4e12), digits(0.00002)
+    ('4,000,000,000,000', '0.00002')
     """
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.10g}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if abs(value) >= 10**10:
+        return f"{value:,.0f}"
+    if 0 < abs(value) < 0.0001:
+        return f"{value:.15f}".rstrip("0").rstrip(".")
+    return f"{value:,.10g}"
 
 
 def tokens(value: int) -> str:
@@ -62,10 +72,13 @@ def significant(value: Number) -> str:
 
     >>> significant(3.456), significant(80.0), significant(1023), significant(20.97)
     ('3.46', '80', '1,023', '21.0')
+    >>> significant(0.0000482)
+    '0.0000482'
     """
     if abs(value) >= 99.95 or value == int(value):
         return f"{value:,.0f}"
-    return f"{value:#.3g}"
+    decimals = 2 - math.floor(math.log10(abs(value)))
+    return f"{value:#.3g}" if decimals < 6 else f"{value:.{decimals}f}"
 
 
 def duration(microseconds: Number) -> str:

@@ -263,7 +263,7 @@ def _set(t: Translator, scenario: Scenario, name: str) -> str:
     value = getattr(scenario, name)
     if name == "mem_fraction_static" and not value:
         return f"{name}: {t('option.auto')}"
-    word = option(t, name, value) if isinstance(value, str) else f"{value:g}"
+    word = option(t, name, value) if isinstance(value, str) else numbers.digits(value)
     return f"{t(f'field.{name}')}: {word}"
 
 

@@ -16,7 +16,7 @@ from calc.presets import load_preset
 from calc.reconcile import Finding, Reconciliation, reconcile
 from calc.report import Report
 from calc.scenario import Scenario
-from ui import errors, state, tables
+from ui import errors, numbers, state, tables
 from ui.inputs import option
 from ui.text import Translator
 from ui.views.engine import said
@@ -237,7 +237,7 @@ def _inputs(t: Translator, found: Reconciliation, scenario: Scenario) -> None:
 def _field(t: Translator, name: str, value: object) -> str:
     if isinstance(value, str):
         return option(t, name, value)
-    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+    return numbers.digits(value) if isinstance(value, int | float) else str(value)
 
 
 def _set(fields: dict[str, object]) -> None:

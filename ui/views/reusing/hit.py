@@ -16,6 +16,7 @@ from calc.reuse import GroupHit, Hit, ReuseGroup, Rule, parse_chunks, usable, wi
 from calc.reuse_groups import reuse_groups
 from calc.scenario import Scenario
 from ui import numbers, page, reuse_charts, tables
+from ui.bench_tables import error_text
 from ui.derivation import draw as draw_steps
 from ui.text import Translator
 from ui.views import parts
@@ -257,6 +258,6 @@ def _trial(t: Translator, one: Trial) -> tables.Row:
     return {
         t("column.trial"): t(f"reuse.trial.{one.name}"),
         t("column.rule_says"): t("reuse.usable" if one.usable else "reuse.not_usable"),
-        t("column.error"): "0" if one.error == 0 else f"{one.error:.3g}",
+        t("column.error"): error_text(one.error),
         t("column.words"): t("reuse.same" if one.same_tokens else "reuse.other"),
     }
