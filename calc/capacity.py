@@ -47,6 +47,12 @@ def batch_bytes(request_bytes: Number, batch: Number) -> Number:
     return request_bytes * batch
 
 
+@formula(unit="B", source="every replica holds its own requests in full")
+def deployment_bytes(request_bytes: Number, batch: Number, dp: int) -> Number:
+    """Cache of all requests of all replicas; ``request_bytes`` is a request on a whole replica."""
+    return request_bytes * batch * dp
+
+
 @dataclass(frozen=True, slots=True)
 class Component:
     """One store of one kind over the layers of a stage that have it.

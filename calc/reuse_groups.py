@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from calc.capacity import stage_caches
 from calc.engine_cache import place_of, vllm_plan
 from calc.engines.vllm_pages import base_block
 from calc.errors import CalcError
@@ -73,13 +74,9 @@ def _stored(scenario: Scenario, chunk: int) -> list[ReuseGroup]:
 
 
 def _stores(scenario: Scenario) -> list[tuple[Store, int]]:
-    place = place_of(scenario)
-    return [
-        (store, layer.count)
-        for layer in scenario.model_spec.layers
-        for mixer in layer.mixers
-        for store in mixer.stores(place)
-    ]
+    """Every store of the cache, those of drafting MTP layers too, and its layers."""
+    stages = stage_caches(scenario.model_spec, scenario.layout, place_of(scenario), 1)
+    return [(part.store, part.layers) for stage in stages for part in stage.components]
 
 
 def _add(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -27,7 +28,7 @@ class DcpBackend:
     output_bytes: int = 2
 
 
-class Engine:
+class Engine(ABC):
     """One engine at one version."""
 
     id: ClassVar[str]
@@ -63,21 +64,21 @@ class Engine:
     can_split_sequence: ClassVar[bool]
     """Whether each all-reduce can be a reduce-scatter and an all-gather (sequence parallelism)."""
 
+    @abstractmethod
     def kv_heads_per_rank(self, kv_heads: int, tp: int, dcp: int) -> Item:
         """KV heads whose rows one rank holds."""
-        raise NotImplementedError
 
+    @abstractmethod
     def dcp_values(self, attention: Attention, tp: int) -> list[int]:
         """The dcp sizes above 1 that this engine allows for K/V attention."""
-        raise NotImplementedError
 
+    @abstractmethod
     def default_state_dtype(self, mixer: StateMixer, conv_dtype: str) -> str:
         """Recurrent dtype when neither the model nor the user names one."""
-        raise NotImplementedError
 
+    @abstractmethod
     def allowed_state_dtypes(self, mixer: StateMixer) -> tuple[str, ...]:
         """Dtypes in which this engine can keep a layer's recurrent state."""
-        raise NotImplementedError
 
     def state_dtypes(self, mixer: StateMixer, conv: str, state: str) -> tuple[str, str]:
         """(convolution, recurrent) dtypes: the user's, else the model's, else the engine's."""
@@ -86,9 +87,9 @@ class Engine:
             return conv_dtype, state
         return conv_dtype, mixer.state_dtype or self.default_state_dtype(mixer, conv_dtype)
 
+    @abstractmethod
     def splits_before_experts(self, model: ModelSpec, pp: int) -> bool:
         """Whether o_proj ends in a reduce-scatter where the experts take rows divided over tp."""
-        raise NotImplementedError
 
     def resolve_backend(self, model: ModelSpec, wanted: str) -> str:
         """The DCP backend in use: the user's, else the model's default here, else the engine's."""

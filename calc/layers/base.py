@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -186,9 +187,9 @@ class Block(Part):
         """A part without its kind cannot be read back, even where defaults are left out."""
         return {"kind": self.kind, **others(self)}
 
+    @abstractmethod
     def tensors(self, hidden_size: int) -> tuple[Tensor, ...]:
         """The weights of one such part; norms of hidden width belong to the layer."""
-        raise NotImplementedError
 
 
 class Mixer(Block):
@@ -197,13 +198,13 @@ class Mixer(Block):
     projects_output: ClassVar[bool] = True
     """Whether the mixer ends in an output projection of its own, summed over TP."""
 
+    @abstractmethod
     def stores(self, place: Sharding) -> tuple[Store, ...]:
         """What one layer keeps on one rank."""
-        raise NotImplementedError
 
+    @abstractmethod
     def split_counts(self) -> dict[str, int]:
         """Counts that tp must divide, by the name used in messages."""
-        raise NotImplementedError
 
     def replicable_counts(self) -> dict[str, int]:
         """Counts that tp must divide or be a multiple of, by the name used in messages."""

@@ -7,6 +7,7 @@ divided by dcp: the ranks of a DCP group are TP ranks.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import ClassVar, Literal
 
 from calc.formats import DTYPE_BYTES
@@ -85,13 +86,13 @@ class StateMixer(Mixer):
         """Width of a convolution whose window drafting widens; 0: it does not."""
         return 0
 
+    @abstractmethod
     def conv_elements(self, tp: int) -> Item:
         """Elements of the convolution window of one layer on one rank."""
-        raise NotImplementedError
 
+    @abstractmethod
     def recurrent_elements(self, tp: int) -> Item:
         """Elements of the recurrent state of one layer on one rank."""
-        raise NotImplementedError
 
     def stores(self, place: Sharding) -> tuple[Store, ...]:
         conv_dtype, state_dtype = place.engine.state_dtypes(

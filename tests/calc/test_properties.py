@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from calc.capacity import request_bytes
 from calc.collectives import Collective, all_reduce_sent, one_pass_sent, sent
-from calc.engines import ENGINES
+from calc.engines import ENGINES, Engine
 from calc.formats import latent_row_bytes
-from calc.layers import KimiDeltaAttention, SlidingWindowAttention
+from calc.layers import KimiDeltaAttention, SlidingWindowAttention, StateMixer
 from calc.layout import legal_dcp, legal_tp
 from calc.model import ModelSpec
 from calc.presets import load_preset, preset_ids
@@ -275,3 +275,16 @@ def test_a_boundary_between_stages_is_cut_over_tp_only_where_it_divides() -> Non
 
     assert boundary(1) == {"pipeline_send": 2 * 63 * 2}
     assert boundary(4) == {"pipeline_send": 2 * 63 * 2, "pipeline_gather": 2 * 4 * 63 * 2 * 3 // 4}
+
+
+def test_a_kind_or_an_engine_that_leaves_a_rule_open_cannot_be_made() -> None:
+    class Unfinished(StateMixer):
+        kind: str = "unfinished"
+
+    class Nameless(Engine):
+        pass
+
+    unfinished: tuple[Any, ...] = (Unfinished, Nameless)
+    for kind in unfinished:
+        with pytest.raises(TypeError, match="abstract"):
+            kind()

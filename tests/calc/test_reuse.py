@@ -7,6 +7,7 @@ Rules: vLLM 0.33 v1/core/single_type_kv_cache_manager.py and kv_cache_coordinato
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -254,3 +255,12 @@ def test_a_prefix_of_16_million_single_token_pages_is_answered_at_once() -> None
     groups = reuse_groups(Scenario("swa-48", engine="sglang"), Rule.SGLANG)
     hit = usable(groups, 2**24, {"growing": [2**23], "window": [5]}, Rule.SGLANG)
     assert hit.tokens == 2**23
+
+
+@pytest.mark.parametrize("rule", [Rule.VLLM, Rule.SGLANG, Rule.LMCACHE])
+def test_layers_that_draft_are_looked_up_with_the_rest(rule: Rule) -> None:
+    # DeepSeek-V3: 61 latent layers, and one MTP layer while it drafts
+    plain = Scenario("deepseek-v3", engine="sglang" if rule is Rule.SGLANG else "vllm")
+    drafting = replace(plain, speculative_tokens=1)
+    for scenario, layers in ((plain, 61), (drafting, 62)):
+        assert sum(group.layers for group in reuse_groups(scenario, rule)) == layers

@@ -5,9 +5,12 @@ import json
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from calc.report import evaluate
+from calc.scenario import Scenario
 from tests.ui.conftest import OpenApp, card, plain, shown_text
 from ui.state import VIEWS
-from ui.text import LANGUAGES
+from ui.text import LANGUAGES, Translator
+from ui.views.parts import store_name
 
 HYBRIDS = ("jamba-1.5-mini", "deepseek-v3")
 
@@ -96,3 +99,9 @@ def test_a_batch_that_does_not_fit_is_named_with_what_is_missing(app: AppTest) -
 def test_with_pipeline_stages_the_binding_one_is_named(open_app: OpenApp) -> None:
     app = open_app(v="1", model="kimi-k3", tp="8", dcp="8", pp="4", context="131072")
     assert "of 4 holds most" in shown_text(app)
+
+
+def test_the_rows_of_layers_that_draft_are_told_from_the_others() -> None:
+    report = evaluate(Scenario("deepseek-v3", tp=8, speculative_tokens=1))
+    names = [store_name(Translator("en"), part) for part in report.cache.stage.components]
+    assert names == ["MLA: latent row", "MLA: latent row, MTP layers"]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import streamlit as st
 
-from calc.capacity import Component, batch_bytes
+from calc.capacity import Component, deployment_bytes
 from calc.items import Item
 from calc.report import Report, evaluate
 from calc.units import Number
@@ -95,9 +95,11 @@ def _totals(t: Translator, report: Report) -> None:
 
 def deployment(report: Report) -> Item:
     """Cache of all requests of all replicas on all ranks."""
-    requests = report.scenario.batch * report.scenario.dp
-    return batch_bytes.item(
-        "cache.deployment", request_bytes=report.cache.per_replica, batch=requests
+    return deployment_bytes.item(
+        "cache.deployment",
+        request_bytes=report.cache.per_replica,
+        batch=report.scenario.batch,
+        dp=report.scenario.dp,
     )
 
 
@@ -123,7 +125,7 @@ def _component(t: Translator, part: Component) -> tables.Row:
     each = part.per_token.value if part.per_token else None
     growth = "compressed" if store.tokens_per_row > 1 else store.growth
     return {
-        t("column.kind"): t(f"store.{store.name}", kind=t(f"kind.{store.kind}.short")),
+        t("column.kind"): parts.store_name(t, part),
         t("column.layers"): numbers.digits(part.layers),
         t("column.growth"): t(f"growth.{growth}", limit=numbers.digits(store.limit)),
         t("column.per_token"): "–" if each is None else _both(each),

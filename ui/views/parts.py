@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 import plotly.graph_objects as go
 import streamlit as st
 
+from calc.capacity import Component
 from calc.items import Item
 from calc.report import NOT_COUNTED, Report
 from ui.text import Translator
@@ -21,6 +22,12 @@ def chart(t: Translator, name: str, figure: go.Figure, title: str) -> None:
         config={"displayModeBar": False, "scrollZoom": False},
         alt=t(f"alt.{name}"),
     )
+
+
+def store_name(t: Translator, part: Component) -> str:
+    """What a component keeps, and whether MTP layers keep it while they draft."""
+    name = t(f"store.{part.store.name}", kind=t(f"kind.{part.store.kind}.short"))
+    return t("store.of_drafts", store=name) if part.drafts else name
 
 
 def derivations(

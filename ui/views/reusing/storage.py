@@ -73,9 +73,7 @@ def _objects(t: Translator, found: Objects) -> dict[str, Item]:
         )
     rows = [
         {
-            t("column.kind"): t(
-                f"store.{one.part.store.name}", kind=t(f"kind.{one.part.store.kind}.short")
-            ),
+            t("column.kind"): parts.store_name(t, one.part),
             t("column.layers"): numbers.digits(one.part.layers),
             t("column.object"): numbers.memory(one.on_rank.value),
             t("column.copies"): numbers.digits(one.part.store.copies),
