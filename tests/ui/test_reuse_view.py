@@ -54,7 +54,7 @@ def test_a_missing_snapshot_moves_the_usable_prefix_and_says_why(open_app: OpenA
     """100,000 tokens are 130 blocks of 768; without the last snapshot 129 of them are usable."""
     app = opened(open_app, "hit")
     assert card(app, "Usable") == "99,840"
-    assert card(app, "Hits end at multiples of") == "768"
+    assert card(app, "Hit unit") == "768"
     app.text_input(key="reuse_missing.kimi-k3.vllm.state").set_value("129").run()
     assert card(app, "Usable") == "99,072"
     assert "KDA has no snapshot at the next boundary (number 129)" in shown_text(app)
