@@ -15,12 +15,13 @@ from typing import Any, NoReturn
 
 from calc import reuse_command
 from calc.errors import CalcError
+from calc.fields import ChoiceField, Field
 from calc.hardware import hardware_ids
 from calc.hf_config import command as import_command
 from calc.link import LinkError, decode_query, encode, query_string
 from calc.presets import CUSTOM, load_preset, preset_ids
 from calc.report import Report, evaluate
-from calc.scenario import FIELDS, ChoiceField, Field, Scenario
+from calc.scenario import FIELDS, Scenario
 from calc.timing import command as timing_command
 from calc.timing.report import times, times_json
 

@@ -19,9 +19,10 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from calc.errors import CalcError, shown
+from calc.fields import WholeField
 from calc.model import ModelSpec, read_model_json
 from calc.presets import CUSTOM
-from calc.scenario import FIELDS, Scenario, WholeField
+from calc.scenario import FIELDS, Scenario
 
 VERSION = "1"
 MAX_LENGTH = 4096

@@ -21,11 +21,12 @@ from typing import Any, Literal, get_args
 
 from calc.engines import ENGINES
 from calc.errors import CalcError, shown
+from calc.fields import WholeField
 from calc.formats import KV_FORMATS
 from calc.hardware import hardware_ids
 from calc.layout import Layout, legal_dcp, legal_ep, legal_tp
 from calc.row_figures import Figures, Pieces
-from calc.scenario import Scenario, WholeField
+from calc.scenario import Scenario
 from calc.units import ceil_div
 
 Objective = Literal["concurrency", "context", "traffic", "step", "user_rate", "gpu_rate", "gpus"]

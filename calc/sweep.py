@@ -24,9 +24,10 @@ import numpy as np
 
 from calc.capacity import batch_bytes, request_bytes, requests_that_fit, stage_request_bytes
 from calc.errors import CalcError, shown
+from calc.fields import ListField, WholeField
 from calc.presets import CUSTOM
 from calc.report import Report, evaluate
-from calc.scenario import FIELDS, ListField, Scenario, WholeField
+from calc.scenario import FIELDS, Scenario
 from calc.timing.report import times
 from calc.units import Number, greater, lesser
 from calc.whatif import Change, changed

@@ -5,9 +5,10 @@ from __future__ import annotations
 import streamlit as st
 
 from calc.engines import ENGINES
+from calc.fields import ChoiceField, ListField, SizeField, WholeField
 from calc.layers import StateMixer
 from calc.presets import CUSTOM, load_preset, preset_ids
-from calc.scenario import FIELDS, ChoiceField, ListField, SizeField, WholeField
+from calc.scenario import FIELDS
 from ui import config_import, custom_model, state
 from ui.numbers import tokens
 from ui.text import Translator

@@ -15,11 +15,12 @@ from typing import Any
 import streamlit as st
 
 from calc.errors import CalcError
+from calc.fields import NumberField
 from calc.link import LinkError, Opened, decode, encode, query_string
 from calc.model import ModelSpec
 from calc.presets import CUSTOM, load_preset
 from calc.report import Report, evaluate
-from calc.scenario import FIELDS, NumberField, Scenario
+from calc.scenario import FIELDS, Scenario
 from ui import custom_fields
 from ui.remedy import remedy
 from ui.text import LANGUAGES

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from calc.fields import ChoiceField, NumberField, WholeField
 from calc.layers import DenseFfn, MoeFfn, SlidingWindowAttention
 from calc.link import (
     MAX_SPEC_BYTES,
@@ -24,7 +25,7 @@ from calc.link import (
 )
 from calc.presets import CUSTOM, load_preset, preset_ids
 from calc.report import evaluate
-from calc.scenario import FIELDS, ChoiceField, NumberField, Scenario, WholeField
+from calc.scenario import FIELDS, Scenario
 from tests.calc.models import gqa, layers, mla, model
 
 STORED = Path(__file__).resolve().parents[1] / "data" / "links_v1.txt"

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from calc.errors import CalcError
+from calc.fields import ChoiceField, NumberField, WholeField
 from calc.layers import Attention, LightningAttention
 from calc.presets import CUSTOM
 from calc.report import evaluate
-from calc.scenario import FIELDS, ChoiceField, NumberField, Scenario, WholeField, scenario_fields
+from calc.scenario import FIELDS, Scenario, scenario_fields
 from tests.calc.models import gqa, layers, mla, model, report
 
 WHOLE = [field for field in FIELDS.values() if isinstance(field, WholeField)]

@@ -6,9 +6,10 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from calc.errors import CalcError
+from calc.fields import ChoiceField, ListField
 from calc.presets import preset_ids
 from calc.report import evaluate
-from calc.scenario import FIELDS, ChoiceField, ListField, Scenario
+from calc.scenario import FIELDS, Scenario
 from tests.ui.conftest import card, headline, shown_text
 from ui import inputs, numbers, state
 from ui.remedy import remedy

@@ -10,11 +10,11 @@ from typing import Any
 import streamlit as st
 
 from calc.errors import CalcError
+from calc.fields import WholeField
 from calc.layers import Attention, LatentAttention, Mixer, SlidingWindowAttention
 from calc.model import ModelSpec
 from calc.presets import CUSTOM
 from calc.report import Report, evaluate
-from calc.scenario import WholeField
 from calc.units import Number
 from calc.weights import parameters
 from calc.whatif import Change, changed, token_mix

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 
 import streamlit as st
 
-from calc.scenario import FIELDS, ListField
+from calc.fields import ListField
+from calc.scenario import FIELDS
 from ui.text import Translator
 
 MOST_LETTERS = 400

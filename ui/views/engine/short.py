@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import streamlit as st
 
+from calc.fields import WholeField
 from calc.fitting import Way, longest_alone, ways_to_hold_weights
 from calc.report import Report
-from calc.scenario import FIELDS, WholeField
+from calc.scenario import FIELDS
 from ui import numbers, state
 from ui.text import Translator
 

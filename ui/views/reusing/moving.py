@@ -8,10 +8,11 @@ from typing import Any
 import streamlit as st
 
 from calc.errors import CalcError
+from calc.fields import ChoiceField
 from calc.hardware import Hardware
 from calc.items import Item
 from calc.report import Report
-from calc.scenario import FIELDS, ChoiceField
+from calc.scenario import FIELDS
 from calc.storage import Routing, routing, steady_writes
 from calc.transfer import Transfer, transfer
 from ui import numbers, page, tables

@@ -9,10 +9,11 @@ from typing import Any
 import streamlit as st
 
 from calc.errors import CalcError
+from calc.fields import ChoiceField
 from calc.identity import FIELDS as IDENTITY
 from calc.identity import Compared, Difference, Identity, Serving, compared, identity
 from calc.report import Report
-from calc.scenario import FIELDS, ChoiceField, Scenario
+from calc.scenario import FIELDS, Scenario
 from ui import tables
 from ui.text import Translator
 from ui.views.reusing import inputs

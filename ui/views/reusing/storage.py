@@ -6,12 +6,12 @@ import streamlit as st
 
 from calc.checkpoints import Interval, Workload, best, each_token_us, interval_cost, trade_off
 from calc.errors import CalcError
+from calc.fields import ListField
 from calc.hardware import Hardware
 from calc.items import Item
 from calc.report import Report
 from calc.reuse import Rule
 from calc.reuse_groups import reuse_groups
-from calc.scenario import ListField
 from calc.storage import LoadCost, Objects, Prefixes, Tier, objects, tiers, whole_chunk
 from ui import numbers, page, reuse_charts, tables
 from ui.derivation import draw as draw_steps
