@@ -15,6 +15,7 @@ import re
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -23,12 +24,15 @@ from calc.fields import WholeField
 from calc.model import ModelSpec, read_model_json
 from calc.presets import CUSTOM
 from calc.scenario import FIELDS, Scenario
+from calc.view_inputs import EVERY, PAGE, asked_keys
 
 VERSION = "1"
 MAX_LENGTH = 4096
 """Characters of keys and values that are read; a custom model of many runs fits in 2,000."""
 MAX_SPEC_BYTES = 64 * 1024
 """A custom model's description, inflated."""
+
+EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 REVISION = WholeField("r", 1, 1, 10**6)
 """The model's revision as the sender had it."""
@@ -44,19 +48,24 @@ class LinkError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What a link says: the scenario, the model revision it was made with, and figures.
+    """What a link says: the scenario, and the model revision it was made with.
 
     ``seen`` are headline numbers as its sender saw them (``encode``), so
-    that a later correction of a preset or a formula can be announced.
+    that a later correction of a preset or a formula can be announced;
+    ``asked`` the inputs of views that are not at their defaults.
     """
 
     scenario: Scenario
     revision: int | None
     seen: tuple[int, ...] | None
+    asked: Mapping[str, Any]
 
 
-def encode(scenario: Scenario, seen: Iterable[int] = ()) -> dict[str, str]:
-    """All of a scenario as link keys; ``seen`` are headline numbers to carry along."""
+def encode(
+    scenario: Scenario, seen: Iterable[int] = (), asked: Mapping[str, Any] = EMPTY
+) -> dict[str, str]:
+    """All of a scenario as link keys; ``seen`` are headline numbers to carry along, and
+    ``asked`` inputs of a view (``calc.view_inputs``)."""
     keys = {"v": VERSION, "model": scenario.model, "r": str(scenario.model_spec.revision)}
     for name, field in FIELDS.items():
         keys[name] = field.format(getattr(scenario, name))
@@ -65,7 +74,7 @@ def encode(scenario: Scenario, seen: Iterable[int] = ()) -> dict[str, str]:
     figures = ".".join(str(number) for number in seen)
     if figures:
         keys["seen"] = figures
-    return keys
+    return keys | asked_keys(asked)
 
 
 def query_string(keys: Mapping[str, str]) -> str:
@@ -106,13 +115,21 @@ def decode(params: Mapping[str, list[str]]) -> Opened:
         for name, field in FIELDS.items()
         if name in texts
     }
+    asked = {
+        name: _read(texts, name, field.parse, problems)
+        for name, field in EVERY.items()
+        if name in texts
+    }
+    for word in PAGE:
+        _read(texts, word.name, word.parse, problems)
     model = texts.pop("model", None)
     if model is None:
         problems.append(CalcError("missing_field", "model"))
     problems += [CalcError("link_unknown_key", key[:40]) for key in texts]
     if not problems:
         try:
-            return Opened(Scenario(model=str(model), spec=spec, **values), revision, seen)
+            scenario = Scenario(model=str(model), spec=spec, **values)
+            return Opened(scenario, revision, seen, MappingProxyType(asked))
         except CalcError as error:
             problems.append(error)
     raise LinkError(problems)

@@ -9,6 +9,7 @@ import streamlit as st
 
 from calc.report import Report
 from calc.scenario import Scenario
+from calc.view_inputs import VIEWS
 from ui import errors, names, numbers, state, tables
 from ui.inputs import option
 from ui.text import LANGUAGES, Translator
@@ -160,7 +161,7 @@ def card(label: str, value: str, per: str, note: str) -> None:
 def view_switch(t: Translator) -> None:
     st.segmented_control(
         t("view.label"),
-        state.VIEWS,
+        VIEWS,
         key="view",
         format_func=lambda view: t(f"view.{view}"),
         required=True,

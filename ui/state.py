@@ -9,25 +9,25 @@ that Back and Forward walk through scenarios.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import streamlit as st
 
 from calc.errors import CalcError
-from calc.fields import NumberField
+from calc.fields import ChoiceField, NumberField
 from calc.link import LinkError, Opened, decode, encode, query_string
 from calc.model import ModelSpec
 from calc.presets import CUSTOM, load_preset
 from calc.report import Report, evaluate
 from calc.scenario import FIELDS, Scenario
+from calc.view_inputs import EVERY, PAGE, VIEW_INPUTS
 from ui import custom_fields
 from ui.remedy import remedy
-from ui.text import LANGUAGES
 
 START = Scenario("kimi-k3", tp=8, dcp=8, batch=64, context=131072)
-VIEWS = ("model", "capacity", "traffic", "reuse", "gpu", "about")
-START_VIEW = "capacity"
+LANG, VIEW = PAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +51,12 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What an address says, the language and the view included."""
+    """What an address says, the language, the view and its inputs included."""
 
     scenario: Scenario
     lang: str
     view: str
+    asked: Mapping[str, Any]
 
 
 @dataclass(slots=True)
@@ -99,39 +100,37 @@ def read_link() -> None:
 def _open(address: dict[str, list[str]], first: bool) -> None:
     params = dict(address)
     problems: list[CalcError] = []
-    lang = _word(params, "lang", tuple(LANGUAGES), _locale(), problems)
-    view = _word(params, "view", VIEWS, START_VIEW, problems)
-    opened, scenario = None, START
+    lang = _word(params, LANG, _locale(), problems)
+    view = _word(params, VIEW, VIEW.default, problems)
+    opened, scenario, asked = None, START, {}
     if params:
         try:
             opened = decode(params)
-            scenario = opened.scenario
+            scenario, asked = opened.scenario, dict(opened.asked)
         except LinkError as error:
             problems += error.problems
     notice = Notice(tuple(problems), opened if first else None)
-    st.session_state["_session"] = Session(address, Said(scenario, lang, view), notice)
     st.session_state["lang"] = lang
     st.session_state["view"] = view
     fill(scenario)
+    _fill_asked(EVERY if first else (field.name for field in VIEW_INPUTS.get(view, ())), asked)
+    said = Said(scenario, lang, view, _asked(view))
+    st.session_state["_session"] = Session(address, said, notice)
     session().typed = typed()
 
 
 def _word(
-    params: dict[str, list[str]],
-    key: str,
-    allowed: tuple[str, ...],
-    start: str,
-    problems: list[CalcError],
+    params: dict[str, list[str]], field: ChoiceField, start: str, problems: list[CalcError]
 ) -> str:
-    values = params.pop(key, [start])
-    if len(values) == 1 and values[0] in allowed:
-        return values[0]
-    if len(values) > 1:
-        problems.append(CalcError("link_repeated_key", key, times=len(values)))
-    else:
-        given = repr(values[0][:40])
-        problems.append(CalcError("not_a_choice", key, given=given, allowed=", ".join(allowed)))
-    return start
+    """One of the words that stand beside a scenario; a broken one does not hold up the rest."""
+    values = params.pop(field.name, [start])
+    try:
+        if len(values) > 1:
+            raise CalcError("link_repeated_key", field.name, times=len(values))
+        return field.parse(values[0])
+    except CalcError as error:
+        problems.append(error)
+        return start
 
 
 def _locale() -> str:
@@ -148,9 +147,23 @@ def fill(scenario: Scenario) -> None:
         custom_fields.write(scenario.spec)
 
 
+def _fill_asked(names: Iterable[str], asked: Mapping[str, Any]) -> None:
+    """Put a link's values of view inputs into their keys; those it does not name are as at first.
+
+    Another view's are left alone, so that Back does not undo what was asked there.
+    """
+    for name in {*names, *asked}:
+        st.session_state[name] = asked.get(name, EVERY[name].default)
+
+
+def _asked(view: str) -> dict[str, Any]:
+    """The inputs of one view as they are now."""
+    return {field.name: st.session_state[field.name] for field in VIEW_INPUTS.get(view, ())}
+
+
 def typed() -> dict[str, Any]:
     """All inputs as they are now; equal before and after a run in which nobody touched them."""
-    names = ("lang", "view", "model", *FIELDS)
+    names = ("lang", "view", "model", *FIELDS, *EVERY)
     inputs = {name: st.session_state.get(name) for name in names}
     return inputs | {"custom": custom_fields.data() if inputs["model"] == CUSTOM else None}
 
@@ -178,7 +191,8 @@ def write_link(shown: Result) -> None:
     kept.typed = typed()
     if shown.scenario is None:
         return
-    now = Said(shown.scenario, st.session_state["lang"], st.session_state["view"])
+    lang, view = st.session_state["lang"], st.session_state["view"]
+    now = Said(shown.scenario, lang, view, _asked(view))
     moved = now.scenario != kept.said.scenario
     if now == kept.said or (kept.notice.problems and not moved):
         return
@@ -201,7 +215,7 @@ def link_keys(shown: Result) -> dict[str, str]:
     assert shown.scenario is not None
     seen = shown.report.headline() if shown.report else ()
     words = {"lang": st.session_state["lang"], "view": st.session_state["view"]}
-    return encode(shown.scenario, seen) | words
+    return encode(shown.scenario, seen, _asked(words["view"])) | words
 
 
 def link(shown: Result) -> str:

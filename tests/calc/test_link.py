@@ -235,7 +235,7 @@ def test_a_budget_out_of_range_names_its_key_and_the_range(text: str) -> None:
     ("params", "named"),
     [
         (changed(tpp="8"), "tpp: this key is not part of a link"),
-        (changed(lang="en"), "lang: this key is not part of a link"),
+        (changed(language="en"), "language: this key is not part of a link"),
         (changed(tp=["8", "8"]), "tp: the key appears 2 times"),
         (changed(tp=[]), "tp: the key appears 0 times"),
         (changed(v=None), "v: this page reads links of version 1, not None"),
@@ -353,3 +353,21 @@ def test_bytes_behind_a_description_are_not_overlooked() -> None:
     data = zlib.compress(GOOD_JSON.encode()) + b"more"
     text = base64.urlsafe_b64encode(data).decode().rstrip("=")
     assert problems_of(changed(model="custom", spec=text))[0].startswith("spec: ")
+
+
+def test_view_inputs_travel_and_defaults_stay_home() -> None:
+    made = Scenario("deepseek-v3")
+    keys = encode(made, asked={"reuse_part": "storage", "traffic_part": "bytes"})
+    assert keys.keys() - encode(made).keys() == {"reuse_part"}
+    assert decode_query(query_string(keys)).asked == {"reuse_part": "storage"}
+
+
+@pytest.mark.parametrize("key", ["reuse_part", "lang", "view"])
+def test_what_stands_beside_a_scenario_is_read_as_strictly(key: str) -> None:
+    with pytest.raises(LinkError, match=key):
+        decode_query(f"v=1&model=deepseek-v3&{key}=nowhere")
+
+
+def test_the_pages_own_link_is_read_elsewhere_too() -> None:
+    keys = encode(Scenario("deepseek-v3", tp=8)) | {"lang": "zh", "view": "reuse"}
+    assert decode_query(query_string(keys)).scenario.tp == 8

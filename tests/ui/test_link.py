@@ -3,11 +3,14 @@
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from calc.fields import ChoiceField
 from calc.link import encode, query_string
 from calc.report import evaluate
 from calc.scenario import Scenario
+from calc.view_inputs import EVERY
 from tests.ui.conftest import OpenApp, headline, shown_text
 from ui import state
+from ui.views import reuse, traffic
 
 
 def sent(**changes: object) -> dict[str, str]:
@@ -147,3 +150,37 @@ def _go(app: AppTest, keys: dict[str, str]) -> None:
     for key, text in keys.items():
         app.query_params[key] = text
     app.run()
+
+
+def test_the_open_part_of_a_view_travels(open_app: OpenApp) -> None:
+    app = open_app(view="reuse")
+    app.segmented_control(key="reuse_part").set_value("identity").run()
+    sent = {key: app.query_params[key] for key in app.query_params}
+    assert sent["reuse_part"] == "identity"
+    received = open_app(**sent)
+    assert received.segmented_control(key="reuse_part").value == "identity"
+
+
+def test_back_does_not_undo_what_another_view_was_asked(open_app: OpenApp) -> None:
+    app = open_app(view="traffic")
+    before = dict(app.query_params)
+    app.segmented_control(key="traffic_part").set_value("links").run()
+    app.segmented_control(key="view").set_value("reuse").run()
+    app.segmented_control(key="reuse_part").set_value("storage").run()
+    app.query_params.clear()
+    app.query_params.update(before)
+    app.run()
+    assert app.segmented_control(key="traffic_part").value == "bytes"
+    assert app.session_state["reuse_part"] == "storage"
+
+
+def test_a_part_that_does_not_exist_is_named(open_app: OpenApp) -> None:
+    app = open_app(v="1", model="kimi-k3", view="reuse", reuse_part="secret")
+    assert "reuse_part" in shown_text(app)
+
+
+@pytest.mark.parametrize(("view", "parts"), [("traffic", traffic.PARTS), ("reuse", reuse.PARTS)])
+def test_a_link_knows_every_part_of_a_view(view: str, parts: dict[str, object]) -> None:
+    field = EVERY[f"{view}_part"]
+    assert isinstance(field, ChoiceField)
+    assert field.choices == tuple(parts)

@@ -28,7 +28,7 @@ def visit(open_app: OpenApp, part: str, model: str = "kimi-k3", **keys: Any) -> 
     typed = {"v": "1", "model": model, "view": "traffic"} | START | keys
     app = open_app(**{key: str(value) for key, value in typed.items()})
     if part != "bytes":
-        app.segmented_control(key="step_part").set_value(part).run()
+        app.segmented_control(key="traffic_part").set_value(part).run()
     assert not app.exception
     return app
 
@@ -56,7 +56,7 @@ def test_every_part_draws_in_both_languages(open_app: OpenApp, part: str, lang: 
     labels = [metric.label for metric in app.metric]
     prefixes = ("step.", "stage.", "kind.", "column.", "chart.", "error.", "dcp_rule.", "item.")
     assert not [text for text in cells + titles + labels if text.startswith(prefixes)]
-    assert app.segmented_control(key="step_part").value == part
+    assert app.segmented_control(key="traffic_part").value == part
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from streamlit.testing.v1 import AppTest
 
 from calc.report import evaluate
 from calc.scenario import Scenario
+from calc.view_inputs import VIEWS
 from tests.ui.conftest import OpenApp, card, plain, shown_text
-from ui.state import VIEWS
 from ui.text import LANGUAGES, Translator
 from ui.views.parts import store_name
 

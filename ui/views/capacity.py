@@ -26,8 +26,6 @@ def draw(t: Translator, result: Result) -> None:
     """The switch and the open part; what does not fit is said above every one."""
     report = result.report
     assert report is not None
-    if st.session_state.get(PART) not in PARTS:
-        st.session_state[PART] = PARTS[0]
     st.segmented_control(
         t("capacity.part"),
         PARTS,

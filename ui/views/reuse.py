@@ -14,14 +14,13 @@ PARTS = {"hit": hit.draw, "storage": storage.draw, "identity": same.draw}
 def draw(t: Translator, result: Result) -> None:
     """The switch between the parts, and the open one."""
     assert result.report is not None
-    part = st.segmented_control(
+    st.segmented_control(
         t("reuse.label"),
         tuple(PARTS),
         key="reuse_part",
-        default="hit",
         format_func=lambda name: t(f"reuse.part.{name}"),
         required=True,
         label_visibility="collapsed",
         persist_state="session",
     )
-    PARTS[part or "hit"](t, result.report)
+    PARTS[st.session_state["reuse_part"]](t, result.report)

@@ -20,14 +20,13 @@ PARTS = {
 def draw(t: Translator, result: Result) -> None:
     """The switch between the parts, and the open one."""
     assert result.report is not None
-    part = st.segmented_control(
+    st.segmented_control(
         t("step.label"),
         tuple(PARTS),
-        key="step_part",
-        default="bytes",
+        key="traffic_part",
         format_func=lambda name: t(f"step.{name}"),
         required=True,
         label_visibility="collapsed",
         persist_state="session",
     )
-    PARTS[part or "bytes"](t, result.report)
+    PARTS[st.session_state["traffic_part"]](t, result.report)

@@ -1,0 +1,45 @@
+"""What the views of the page ask beside a scenario, so that a link reproduces them.
+
+A name begins with its view's. Defaults are frozen like those of a Scenario; a
+link carries what differs from them, for the view that is open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from calc.errors import CalcError
+from calc.fields import ChoiceField, OptionalWhole, TextField, WholeField
+
+ViewInput = WholeField | ChoiceField | OptionalWhole | TextField
+
+VIEWS = ("model", "capacity", "traffic", "reuse", "gpu", "about")
+PAGE = (ChoiceField("lang", "en", ("en", "zh")), ChoiceField("view", "capacity", VIEWS))
+"""What every link of the page says, and the command line has no use for."""
+
+VIEW_INPUTS: dict[str, tuple[ViewInput, ...]] = {
+    "capacity": (
+        ChoiceField("capacity_part", "formula", ("formula", "budget", "engine", "answers", "log")),
+    ),
+    "traffic": (
+        ChoiceField("traffic_part", "bytes", ("bytes", "time", "exchange", "links", "roofline")),
+    ),
+    "reuse": (ChoiceField("reuse_part", "hit", ("hit", "storage", "identity")),),
+}
+"""The inputs of each view; a view without any is not named."""
+
+EVERY = {made.name: made for inputs in VIEW_INPUTS.values() for made in inputs}
+
+
+def asked_keys(asked: Mapping[str, Any]) -> dict[str, str]:
+    """Values of view inputs as link keys; defaults, and what cannot be read back, stay out."""
+    keys = {}
+    for name, value in asked.items():
+        field = EVERY[name]
+        try:
+            if field.check(value) != field.default:
+                keys[name] = field.format(value)
+        except CalcError:  # half typed: the view says so itself
+            continue
+    return keys
