@@ -1,6 +1,8 @@
 """Every view in both languages, for models of every kind, and what stands in them."""
 
+import ast
 import json
+from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -12,6 +14,7 @@ from tests.ui.conftest import OpenApp, card, plain, shown_text
 from ui.text import LANGUAGES, Translator
 from ui.views.parts import store_name
 
+UI = Path(__file__).resolve().parents[2] / "ui"
 HYBRIDS = ("jamba-1.5-mini", "deepseek-v3")
 
 
@@ -105,3 +108,17 @@ def test_the_rows_of_layers_that_draft_are_told_from_the_others() -> None:
     report = evaluate(Scenario("deepseek-v3", tp=8, speculative_tokens=1))
     names = [store_name(Translator("en"), part) for part in report.cache.stage.components]
     assert names == ["MLA: latent row", "MLA: latent row, MTP layers"]
+
+
+def test_every_chart_has_words_for_who_cannot_see_it() -> None:
+    calls = [
+        (path.name, call)
+        for path in UI.rglob("*.py")
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr == "plotly_chart"
+    ]
+    assert calls
+    for name, call in calls:
+        assert "alt" in {keyword.arg for keyword in call.keywords}, (name, call.lineno)
