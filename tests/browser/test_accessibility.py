@@ -1,4 +1,4 @@
-"""Every view in both themes is open to a keyboard, a screen reader and weak eyes (axe, WCAG 2 AA)."""
+"""Every view is open to a keyboard, a screen reader and weak eyes (axe: WCAG 2 AA, both themes)."""
 
 from typing import Any
 
