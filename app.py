@@ -39,3 +39,4 @@ page.view_switch(t)
 view = st.session_state["view"]
 if result.report is not None or view in ALWAYS:
     VIEWS[view](t, result)
+page.footer(t)

@@ -24,6 +24,7 @@ from calc.fields import WholeField
 from calc.model import ModelSpec, read_model_json
 from calc.presets import CUSTOM
 from calc.scenario import FIELDS, Scenario
+from calc.version import FORMULAS
 from calc.view_inputs import EVERY, PAGE, asked_keys
 
 VERSION = "1"
@@ -36,6 +37,8 @@ EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 REVISION = WholeField("r", 1, 1, 10**6)
 """The model's revision as the sender had it."""
+FORMULAS_THEN = WholeField("f", 1, 1, 10**6)
+"""The formulas' revision as the sender had it (``calc.version``)."""
 
 
 class LinkError(ValueError):
@@ -48,7 +51,7 @@ class LinkError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What a link says: the scenario, and the model revision it was made with.
+    """What a link says: the scenario, and the revisions of model and formulas it was made with.
 
     ``seen`` are headline numbers as its sender saw them (``encode``), so
     that a later correction of a preset or a formula can be announced;
@@ -57,6 +60,7 @@ class Opened:
 
     scenario: Scenario
     revision: int | None
+    formulas: int
     seen: tuple[int, ...] | None
     asked: Mapping[str, Any]
 
@@ -67,6 +71,7 @@ def encode(
     """All of a scenario as link keys; ``seen`` are headline numbers to carry along, and
     ``asked`` inputs of a view (``calc.view_inputs``)."""
     keys = {"v": VERSION, "model": scenario.model, "r": str(scenario.model_spec.revision)}
+    keys["f"] = str(FORMULAS)
     for name, field in FIELDS.items():
         keys[name] = field.format(getattr(scenario, name))
     if scenario.spec is not None:
@@ -108,6 +113,7 @@ def decode(params: Mapping[str, list[str]]) -> Opened:
         problems.insert(0, CalcError("link_version", supported=VERSION, given=shown(version)))
         raise LinkError(problems[:1])
     revision = _read(texts, "r", REVISION.parse, problems)
+    formulas = _read(texts, "f", FORMULAS_THEN.parse, problems) or FORMULAS_THEN.default
     seen = _read(texts, "seen", _figures, problems)
     spec = _read(texts, "spec", unpack_spec, problems)
     values = {
@@ -129,7 +135,7 @@ def decode(params: Mapping[str, list[str]]) -> Opened:
     if not problems:
         try:
             scenario = Scenario(model=str(model), spec=spec, **values)
-            return Opened(scenario, revision, seen, MappingProxyType(asked))
+            return Opened(scenario, revision, formulas, seen, MappingProxyType(asked))
         except CalcError as error:
             problems.append(error)
     raise LinkError(problems)

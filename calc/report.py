@@ -15,6 +15,7 @@ from calc.scenario import FIELDS, Scenario
 from calc.traffic import Options, Step, decode_step, prefill_step
 from calc.traffic.choices import step_options
 from calc.traffic.json import alternative_json, plain, step_json
+from calc.version import FORMULAS, VERSION
 from calc.weights_json import weights_json
 
 NOT_COUNTED = (
@@ -58,6 +59,7 @@ class Report:
         """The stable JSON object of the command line; bytes are exact."""
         stage = self.cache.stage
         return {
+            "version": {"package": VERSION, "formulas": FORMULAS},
             "scenario": {
                 "model": self.scenario.model,
                 "revision": self.model.revision,

@@ -9,6 +9,7 @@ import streamlit as st
 
 from calc.report import Report
 from calc.scenario import Scenario
+from calc.version import FORMULAS, VERSION
 from calc.view_inputs import VIEWS
 from ui import errors, names, numbers, state, tables
 from ui.inputs import option
@@ -76,6 +77,11 @@ def _share(t: Translator, result: state.Result) -> None:
         )
 
 
+def footer(t: Translator) -> None:
+    """Which calculator this is."""
+    st.caption(t("page.version", version=VERSION, formulas=FORMULAS))
+
+
 def notice(t: Translator, result: state.Result) -> None:
     """A link's faults, what has changed since it was sent, and inputs that were adapted."""
     kept = state.session().notice
@@ -105,6 +111,8 @@ def _opened(t: Translator, result: state.Result) -> None:
     lines = [t("link.opened")]
     if opened.revision is not None and opened.revision != revision:
         lines.append(t("link.revision", old=opened.revision, new=revision))
+    if opened.formulas != FORMULAS:
+        lines.append(t("link.formulas", old=opened.formulas, new=FORMULAS))
     moved = _moved(t, opened.seen, result.report)
     if moved:
         lines.append("\n".join([t("link.moved"), "", *(f"- {line}" for line in moved)]))

@@ -26,6 +26,7 @@ from calc.link import (
 from calc.presets import CUSTOM, load_preset, preset_ids
 from calc.report import evaluate
 from calc.scenario import FIELDS, Scenario
+from calc.version import FORMULAS
 from tests.calc.models import gqa, layers, mla, model
 
 STORED = Path(__file__).resolve().parents[1] / "data" / "links_v1.txt"
@@ -116,7 +117,7 @@ def test_any_preset_turned_custom_can_be_packed_and_read(preset: str) -> None:
 
 
 def test_a_link_writes_every_field_even_at_its_default() -> None:
-    assert set(encode(Scenario("kimi-k3"))) == {"v", "model", "r", *FIELDS}
+    assert set(encode(Scenario("kimi-k3"))) == {"v", "model", "r", "f", *FIELDS}
 
 
 # --- Old links ------------------------------------------------------------------------------------
@@ -371,3 +372,9 @@ def test_what_stands_beside_a_scenario_is_read_as_strictly(key: str) -> None:
 def test_the_pages_own_link_is_read_elsewhere_too() -> None:
     keys = encode(Scenario("deepseek-v3", tp=8)) | {"lang": "zh", "view": "reuse"}
     assert decode_query(query_string(keys)).scenario.tp == 8
+
+
+def test_a_link_says_which_formulas_it_was_made_with() -> None:
+    made = encode(Scenario("deepseek-v3"))
+    assert decode_query(query_string(made)).formulas == FORMULAS
+    assert decode_query("v=1&model=deepseek-v3").formulas == 1  # before links said so

@@ -7,6 +7,7 @@ from calc.fields import ChoiceField
 from calc.link import encode, query_string
 from calc.report import evaluate
 from calc.scenario import Scenario
+from calc.version import FORMULAS
 from calc.view_inputs import EVERY
 from tests.ui.conftest import OpenApp, headline, shown_text
 from ui import state
@@ -184,3 +185,8 @@ def test_a_link_knows_every_part_of_a_view(view: str, parts: dict[str, object]) 
     field = EVERY[f"{view}_part"]
     assert isinstance(field, ChoiceField)
     assert field.choices == tuple(parts)
+
+
+def test_corrected_formulas_are_announced(open_app: OpenApp) -> None:
+    app = open_app(**sent() | {"f": str(FORMULAS + 1)})
+    assert f"revision {FORMULAS + 1} in the link, {FORMULAS} here" in shown_text(app)
