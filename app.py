@@ -4,17 +4,18 @@ import streamlit as st
 
 from ui import about, config_import, custom_model, errors, inputs, page, state
 from ui.text import Translator
-from ui.views import capacity, gpu, model, reuse, traffic
+from ui.views import capacity, gpu, learn, model, reuse, traffic
 
 VIEWS = {
     "model": model.draw,
     "capacity": capacity.draw,
     "traffic": traffic.draw,
     "reuse": reuse.draw,
+    "learn": learn.draw,
     "gpu": gpu.draw,
     "about": about.draw,
 }
-ALWAYS = ("gpu", "about")
+ALWAYS = ("learn", "gpu", "about")
 """Views that open for a scenario that cannot be, too."""
 
 page.configure()

@@ -14,7 +14,7 @@ from calc.fields import ChoiceField, OptionalWhole, TextField, WholeField
 
 ViewInput = WholeField | ChoiceField | OptionalWhole | TextField
 
-VIEWS = ("model", "capacity", "traffic", "reuse", "gpu", "about")
+VIEWS = ("model", "capacity", "traffic", "reuse", "learn", "gpu", "about")
 PAGE = (ChoiceField("lang", "en", ("en", "zh")), ChoiceField("view", "capacity", VIEWS))
 """What every link of the page says, and the command line has no use for."""
 
@@ -24,6 +24,13 @@ VIEW_INPUTS: dict[str, tuple[ViewInput, ...]] = {
     ),
     "traffic": (
         ChoiceField("traffic_part", "bytes", ("bytes", "time", "exchange", "links", "roofline")),
+    ),
+    "learn": (
+        ChoiceField("learn_part", "proofs", ("proofs",)),
+        WholeField("learn_tokens", 96, 16, 2048),
+        WholeField("learn_heads", 8, 8, 64),
+        WholeField("learn_ranks", 4, 2, 8),
+        WholeField("learn_seed", 1, 0, 10**6),
     ),
     "reuse": (ChoiceField("reuse_part", "hit", ("hit", "storage", "identity")),),
 }

@@ -1,4 +1,4 @@
-"""The page's texts: one catalogue a language, looked up by language-neutral ids."""
+"""The page's texts: a folder of catalogues a language, looked up by language-neutral ids."""
 
 from __future__ import annotations
 
@@ -13,8 +13,14 @@ FOLDER = Path(__file__).parent / "locales"
 
 @functools.cache
 def catalogue(lang: str) -> dict[str, str]:
-    """All texts of a language by id."""
-    return tomllib.loads((FOLDER / f"{lang}.toml").read_text(encoding="utf-8"))
+    """All texts of a language by id, from all its files."""
+    texts: dict[str, str] = {}
+    for path in sorted((FOLDER / lang).glob("*.toml")):
+        for key, text in tomllib.loads(path.read_text(encoding="utf-8")).items():
+            if key in texts:
+                raise ValueError(f"{key} stands in {path.name} and in another file of {lang}")
+            texts[key] = text
+    return texts
 
 
 class Translator:

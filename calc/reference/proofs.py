@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from calc.fields import WholeField
 from calc.reference import mla
 from calc.reference.ranks import Array
+from calc.view_inputs import EVERY
 
 EQUAL = 1e-10
 """Rounding of float64 over the sizes allowed here stays below this share."""
@@ -35,16 +35,11 @@ class Sizes:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        for field in SIZES:
-            field.check(getattr(self, field.name))
+        for name in SIZES:
+            EVERY[f"learn_{name}"].check(getattr(self, name))
 
 
-SIZES = (
-    WholeField("tokens", 96, 16, 2048),
-    WholeField("heads", 8, 8, 64),
-    WholeField("ranks", 4, 2, 8),
-    WholeField("seed", 1, 0, 10**6),
-)
+SIZES = ("tokens", "heads", "ranks", "seed")
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ def test_what_must_be_equal_and_what_must_differ_are_both_there() -> None:
     assert {equal for equal, _ in PROOFS.values()} == {True, False}
 
 
-@pytest.mark.parametrize("field", SIZES, ids=lambda field: field.name)
-def test_a_size_out_of_bounds_is_named(field: object) -> None:
-    with pytest.raises(CalcError, match=field.name):  # type: ignore[attr-defined]
-        Sizes(**{field.name: field.maximum + 1})  # type: ignore[attr-defined]
+@pytest.mark.parametrize("name", SIZES)
+def test_a_size_out_of_bounds_is_named(name: str) -> None:
+    with pytest.raises(CalcError, match=name):
+        Sizes(**{name: 10**7})

@@ -76,6 +76,9 @@ GIVEN_BY_DATA = [
     "role",
     "whatif",
     "step",
+    "learn",
+    "proof",
+    "proofs",
 ]
 """First parts of ids whose last part comes from data."""
 
