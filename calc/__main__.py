@@ -10,7 +10,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from calc import reuse_command
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             case "timing":
                 status = _print(timing_command.answer(options))
             case "reuse":
-                status = _print(reuse_command.answer(options, _scenario(options)))
+                status = _print(reuse_command.answer(options, *_linked(options)))
             case _:
                 status = _evaluate(options)
         sys.stdout.flush()
@@ -143,6 +143,14 @@ def _scenario(options: argparse.Namespace) -> Scenario:
             print(f"warning: {notice}", file=sys.stderr)
         return Scenario(CUSTOM, spec=imported.spec, **values)
     return Scenario(options.preset, **values)
+
+
+def _linked(options: argparse.Namespace) -> tuple[Scenario, Mapping[str, Any]]:
+    """The scenario, and what a link asks beside it."""
+    scenario = _scenario(options)
+    if options.link is None:
+        return scenario, {}
+    return scenario, decode_query(options.link.rpartition("?")[2]).asked
 
 
 def _evaluate(options: argparse.Namespace) -> int:

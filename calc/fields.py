@@ -196,3 +196,5 @@ class TextField:
 
 Field = WholeField | NumberField | ChoiceField
 """A field of a Scenario."""
+InputField = Field | OptionalWhole | TextField
+"""A field of a Scenario or of a view."""

@@ -7,36 +7,59 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from calc.errors import CalcError, shown
-from calc.hardware import hardware_ids, load_hardware
-from calc.identity import Identity, Serving, compared, identity
+from calc.checkpoints import Interval
+from calc.errors import CalcError
+from calc.fields import ChoiceField, InputField, TextField
+from calc.hardware import Hardware, hardware_ids, load_hardware
+from calc.identity import Identity, compared, identity
 from calc.link import decode_query
 from calc.report import Report, evaluate
-from calc.reuse import Hit, Rule, parse_chunks, usable
-from calc.reuse_groups import reuse_groups
+from calc.reuse import Hit
+from calc.reuse_asked import FIELDS, Asked
 from calc.scenario import Scenario
-from calc.storage import Prefixes, objects, routing, tiers, whole_chunk
+from calc.storage import Prefixes, Tier, objects, routing, steady_writes, whole_chunk
 from calc.traffic.json import plain
 from calc.transfer import Transfer, transfer
 
-TEXTS = ("rope", "lora", "lora_version", "media", "draft", "salt")
-NUMBERS = {"prefix": 0, "new_tokens": 1, "chunk": 0, "interval": 0, "uses": 10}
 MEASURED_ON = "h200"
 """The GPU whose rates are taken where a scenario names none."""
+NOTES = {
+    "rule": "whose rule; engine: the scenario's own",
+    "prefix": "tokens shared with an earlier request; default --shared-prefix, else --context",
+    "new_tokens": "tokens of the request behind it",
+    "chunk": "tokens of a stored chunk (LMCache, ideal rule)",
+    "interval": "tokens between SGLang's tracked states",
+    "host_gib": "host memory of a rank for prefixes, GiB",
+    "host_rate": "its rate, GB/s",
+    "nvme_gb": "NVMe of a rank, GB",
+    "nvme_rate": "its rate, GB/s",
+    "network_gb": "remote storage of a rank, GB",
+    "network_rate": "its rate, GB/s; 0: the GPU's network card",
+    "snapshot_interval": "tokens between stored states; default: the smallest possible",
+    "hits": "how often a prefix is used again",
+    "prefill_rate": "tokens a replica prefills a second",
+    "hit_lengths": "lengths of hits, such as 4096x30-32768x2, or any",
+    "requests": "requests a second, for steady writes",
+    "written_tokens": "new tokens a request",
+    "kept_snapshots": "snapshots a request leaves behind",
+    "uses": "requests that come with one prefix, for hit rates",
+    "decode_tp": "TP of the replica that decodes",
+    "decode_dcp": "its DCP",
+    "decode_pp": "its PP",
+    "decode_kv_dtype": "its KV format",
+    "other_kv_dtype": "KV format of another instance, for the identity",
+    "other_engine": "its engine",
+    "other_tp": "its TP",
+    "other_dcp": "its DCP",
+}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options beside those of a scenario."""
-    parser.add_argument("--rule", choices=[rule.value for rule in Rule], help="default: the engine")
-    notes = {
-        "prefix": "tokens shared with an earlier request; default --shared-prefix, else --context",
-        "new-tokens": "tokens of the request behind it; default 1",
-        "chunk": "tokens of a stored chunk (LMCache, ideal rule); default 256",
-        "interval": "tokens between SGLang's tracked states; default 256",
-        "uses": "requests that come with one prefix, for hit rates; default 10",
-    }
-    for name, note in notes.items():
-        parser.add_argument(f"--{name}", help=note)
+    for name, field in FIELDS.items():
+        if name != "missing":
+            note = NOTES.get(name, "part of the identity")
+            parser.add_argument(_option(name), dest=f"reuse_{name}", help=_help(note, field))
     parser.add_argument(
         "--missing",
         action="append",
@@ -44,67 +67,64 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="GROUP=CHUNKS",
         help="chunks that are not in the cache, such as window=0-3,7; may be repeated",
     )
-    for name in TEXTS:
-        parser.add_argument("--" + name.replace("_", "-"), default="", help="part of the identity")
     parser.add_argument("--other", help="a link: compared with, and moved to")
 
 
-def answer(options: argparse.Namespace, scenario: Scenario) -> str:
-    """What the command prints."""
-    asked = {name: _number(options, name, default) for name, default in NUMBERS.items()}
-    asked["prefix"] = asked["prefix"] or scenario.shared_prefix or scenario.context
-    rule = Rule(options.rule or scenario.engine)
-    hit = find(scenario, rule, asked, _missing(options.missing))
-    other = options.other and decode_query(options.other.rpartition("?")[2]).scenario
-    said = Serving(**{name: getattr(options, name) for name in TEXTS})
-    document = reuse_json(scenario, hit, asked["uses"], said, other or None)
+def _option(name: str) -> str:
+    return "--" + name.removeprefix("here_").replace("_", "-")
+
+
+def _help(note: str, field: InputField) -> str:
+    if isinstance(field, TextField):
+        return note
+    if isinstance(field, ChoiceField):
+        return f"{note} ({', '.join(field.choices)}; default {field.default})"
+    default = "" if field.default is None else f"; default {field.default}"
+    return f"{note} ({field.minimum} to {field.maximum}{default})"
+
+
+def answer(options: argparse.Namespace, scenario: Scenario, linked: Mapping[str, Any]) -> str:
+    """What the command prints; ``linked`` is what a link asks, options say otherwise."""
+    asked = Asked(scenario, _asked(options, linked))
+    link = options.other
+    other = decode_query(link.rpartition("?")[2]).scenario if link else None
+    document = reuse_json(asked, other)
     return json.dumps(document, indent=2, allow_nan=False) if options.json else summary(document)
 
 
-def find(
-    scenario: Scenario, rule: Rule, asked: Mapping[str, int], missing: Mapping[str, frozenset[int]]
-) -> Hit:
-    """The usable prefix of a scenario."""
-    groups = reuse_groups(scenario, rule, asked["chunk"], asked["interval"])
-    return usable(groups, asked["prefix"], missing, rule, asked["new_tokens"])
+def _asked(options: argparse.Namespace, linked: Mapping[str, Any]) -> dict[str, Any]:
+    names = {f"reuse_{name}": name for name in FIELDS}
+    values = {names[key]: value for key, value in linked.items() if key in names}
+    for key, name in names.items():
+        text = getattr(options, key, None)
+        if text is not None:
+            values[name] = _parsed(name, text)
+    if options.missing:
+        values["missing"] = _parsed("missing", ";".join(options.missing))
+    return values
 
 
-def _number(options: argparse.Namespace, name: str, default: int) -> int:
-    text = getattr(options, name)
-    if text is None:
-        return default
-    if not (text.isascii() and text.removeprefix("-").isdecimal() and len(text) < 20):
-        raise CalcError("not_an_integer", name, given=shown(text), minimum=0, maximum=2**24)
-    number = int(text)
-    # 0 leaves a default in place only where nothing was typed
-    if name != "new_tokens" and number < 1:
-        raise CalcError("out_of_range", name, given=number, minimum=1, maximum=2**24)
-    return number
+def _parsed(name: str, text: str) -> Any:
+    """The value of an option; a fault names the option, not the link's key."""
+    try:
+        return FIELDS[name].parse(text)
+    except CalcError as error:
+        named = error.values | {"field": name.removeprefix("here_")}
+        raise CalcError(error.code, **named) from None
 
 
-def _missing(given: list[str]) -> dict[str, frozenset[int]]:
-    found: dict[str, frozenset[int]] = {}
-    for text in given:
-        group, sign, chunks = text.partition("=")
-        if not sign:
-            raise CalcError("reuse_unreadable", group="?", given=shown(text))
-        if group in found:
-            raise CalcError("reuse_overlap", group=group, given=chunks)
-        found[group] = parse_chunks(chunks, group)
-    return found
-
-
-def reuse_json(
-    scenario: Scenario, hit: Hit, uses: int, said: Serving, other: Scenario | None
-) -> dict[str, Any]:
-    """Everything about reuse as plain data."""
+def reuse_json(asked: Asked, other: Scenario | None = None) -> dict[str, Any]:
+    """Everything about reuse as plain data; ``other`` is compared with, or what is asked."""
+    scenario = asked.scenario
     report = evaluate(scenario)
-    made = identity(scenario, said)
+    gpu = load_hardware(scenario.gpu if scenario.gpu in hardware_ids() else MEASURED_ON)
     return {
-        "reuse": hit_json(hit),
-        "storage": _storage(report, hit, uses),
-        "identity": _identity(made),
-        "other": None if other is None else _other(scenario, made, said, other),
+        "asked": {name: asked[name] for name in FIELDS},
+        "reuse": hit_json(asked.hit),
+        "storage": _storage(asked, report, gpu),
+        "disaggregation": _transfer(transfer(scenario, asked.decode(), gpu)),
+        "identity": _identity(identity(scenario, asked.serving("here"))),
+        "other": _other(asked, other, gpu),
     }
 
 
@@ -137,13 +157,14 @@ def hit_json(hit: Hit) -> dict[str, Any]:
     }
 
 
-def _storage(report: Report, hit: Hit, uses: int) -> dict[str, Any]:
-    scenario = report.scenario
-    gpu = load_hardware(scenario.gpu if scenario.gpu in hardware_ids() else MEASURED_ON)
-    prefixes = Prefixes(report, gpu, max(1, hit.new_tokens))
-    found = objects(report, whole_chunk(report, hit.align))
-    ways = routing(scenario.dp, uses)
-    costs = [prefixes.cost(tier, hit.prefix) for tier in tiers(report, gpu)]
+def _storage(asked: Asked, report: Report, gpu: Hardware) -> dict[str, Any]:
+    prefixes = Prefixes(report, gpu, max(1, asked["new_tokens"]))
+    found = objects(report, whole_chunk(report, asked.hit.align))
+    ways = routing(asked.scenario.dp, asked["uses"])
+    places = asked.tiers(report, gpu)
+    writes = steady_writes(
+        report, float(asked["requests"]), asked["written_tokens"], asked["kept_snapshots"]
+    )
     return {
         "gpu": gpu.id,
         "status": "estimate",
@@ -160,19 +181,9 @@ def _storage(report: Report, hit: Hit, uses: int) -> dict[str, Any]:
             for one in found.stored
         ],
         "saved_percent": plain(found.saved.value),
-        "tiers": [
-            {
-                "id": cost.tier.id,
-                "bytes_per_second": cost.tier.rate,
-                "capacity_bytes": cost.tier.capacity_bytes,
-                "source": cost.tier.source,
-                "prefixes_held": plain(cost.held.value),
-                "load_us": round(float(cost.point.loaded.value), 3),
-                "recompute_us": round(float(cost.point.recomputed.value), 3),
-                "break_even_tokens": cost.break_even,
-            }
-            for cost in costs
-        ],
+        "tiers": [_tier(prefixes, tier, asked.prefix) for tier in places],
+        "snapshots": _snapshots(asked, report, prefixes, places),
+        "write_bytes_per_second_per_rank": plain(writes.value),
         "hit_rate": {
             "replicas": ways.replicas,
             "uses": ways.uses,
@@ -182,23 +193,64 @@ def _storage(report: Report, hit: Hit, uses: int) -> dict[str, Any]:
     }
 
 
+def _tier(prefixes: Prefixes, tier: Tier, prefix: int) -> dict[str, Any]:
+    cost = prefixes.cost(tier, prefix)
+    return {
+        "id": tier.id,
+        "bytes_per_second": tier.rate,
+        "capacity_bytes": tier.capacity_bytes,
+        "source": tier.source,
+        "prefixes_held": plain(cost.held.value),
+        "load_us": round(float(cost.point.loaded.value), 3),
+        "recompute_us": round(float(cost.point.recomputed.value), 3),
+        "break_even_tokens": cost.break_even,
+    }
+
+
+def _snapshots(
+    asked: Asked, report: Report, prefixes: Prefixes, places: tuple[Tier, ...]
+) -> dict[str, Any] | None:
+    """State snapshots at the asked interval, the densest and the best; None without states."""
+    ways = asked.snapshots(report, prefixes, places)
+    if ways is None:
+        return None
+    return {
+        "unit_tokens": asked.snapshot_unit,
+        "state_bytes_per_rank": plain(report.cache.stage.state_per_request.value),
+        "chosen": _interval(ways.chosen),
+        "densest": _interval(ways.every[0]),
+        "best": _interval(ways.best),
+    }
+
+
+def _interval(one: Interval) -> dict[str, Any]:
+    return {
+        "interval_tokens": one.tokens,
+        "snapshots": plain(one.kept.value),
+        "storage_bytes": plain(one.storage.value),
+        "write_bytes_per_second": round(float(one.write_rate.value), 3),
+        "mean_recomputed_tokens": round(float(one.recompute.value), 3),
+        "cost_us": round(float(one.cost.value), 3),
+    }
+
+
 def _identity(made: Identity) -> dict[str, Any]:
     return {"digest": made.digest, "key": made.text, "fields": made.values}
 
 
-def _other(scenario: Scenario, made: Identity, said: Serving, other: Scenario) -> dict[str, Any]:
-    second = identity(other, said)
-    found = compared(made, second)
-    moved = None
-    if scenario.model_spec == other.model_spec:
-        gpu = scenario.gpu if scenario.gpu in hardware_ids() else MEASURED_ON
-        moved = _transfer(transfer(scenario, other, load_hardware(gpu)))
+def _other(asked: Asked, linked: Scenario | None, gpu: Hardware) -> dict[str, Any]:
+    scenario = asked.scenario
+    other = linked or asked.other()
+    # a link says nothing of what its deployment adds: that is taken to be the same
+    second = identity(other, asked.serving("here" if linked else "there"))
+    found = compared(identity(scenario, asked.serving("here")), second)
+    same_model = scenario.model_spec == other.model_spec
     return {
         "identity": _identity(second),
         "compatible": found.compatible,
         "first_difference": found.first.field.id if found.first else None,
         "differences": [row.field.id for row in found.rows if not row.same],
-        "transfer": moved,
+        "transfer": _transfer(transfer(scenario, other, gpu)) if same_model else None,
     }
 
 
@@ -232,8 +284,6 @@ def summary(document: Mapping[str, Any]) -> str:
             f"{one['usable_tokens']:,} ({one['reason']})"
         )
     lines.append(f"identity                          {document['identity']['digest']}")
-    other = document["other"]
-    if other is not None:
-        first_difference = other["first_difference"] or "none"
-        lines.append(f"first field that differs          {first_difference:>20}")
+    first_difference = document["other"]["first_difference"] or "none"
+    lines.append(f"first field that differs          {first_difference:>20}")
     return "\n".join(lines)

@@ -19,6 +19,7 @@ from calc.timing.report import times
 from calc.units import GIB, Number, exact_div
 
 ASSUMED = "assumed; replace it by your own"
+TYPED = "typed"
 MOST_TOKENS = 2**24
 
 
@@ -157,14 +158,35 @@ class Tier:
     source: str
 
 
-HOST_BYTES, HOST_RATE = 128 * GIB, 55e9
-NVME_BYTES, NVME_RATE = 1920 * 10**9, 7e9
-REMOTE_BYTES = 10**14
+@dataclass(frozen=True, slots=True)
+class Places:
+    """A rank's part of what lies below HBM: bytes, and bytes a second.
+
+    ``network_rate`` None: the network card of the GPU's data sheet.
+    """
+
+    host_bytes: int = 128 * GIB
+    host_rate: float = 55e9
+    nvme_bytes: int = 1920 * 10**9
+    nvme_rate: float = 7e9
+    network_bytes: int = 10**14
+    network_rate: float | None = None
+
+
 START_US = {"hbm": 0.0, "host": 10.0, "nvme": 100.0, "network": 50.0}
 
 
-def tiers(report: Report, gpu: Hardware) -> tuple[Tier, ...]:
-    """HBM as this scenario leaves it, the network by the GPU's data sheet, the rest assumed."""
+def tiers(report: Report, gpu: Hardware, places: Places = Places()) -> tuple[Tier, ...]:
+    """HBM as this scenario leaves it; the rest as ``places`` says."""
+    usual = Places()
+
+    def source(name: str, words: str) -> str:
+        kept = all(
+            getattr(places, f"{name}_{what}") == getattr(usual, f"{name}_{what}")
+            for what in ("bytes", "rate")
+        )
+        return words if kept else TYPED
+
     made = [
         Tier(
             "hbm",
@@ -173,15 +195,26 @@ def tiers(report: Report, gpu: Hardware) -> tuple[Tier, ...]:
             START_US["hbm"],
             gpu.memory_rate.source,
         ),
-        Tier("host", HOST_BYTES, HOST_RATE, START_US["host"], f"PCIe 5.0 x16, {ASSUMED}"),
-        Tier("nvme", NVME_BYTES, NVME_RATE, START_US["nvme"], f"one drive a GPU, {ASSUMED}"),
+        Tier(
+            "host",
+            places.host_bytes,
+            places.host_rate,
+            START_US["host"],
+            source("host", f"PCIe 5.0 x16, {ASSUMED}"),
+        ),
+        Tier(
+            "nvme",
+            places.nvme_bytes,
+            places.nvme_rate,
+            START_US["nvme"],
+            source("nvme", f"one drive a GPU, {ASSUMED}"),
+        ),
     ]
-    if gpu.network is not None:
-        made.append(
-            Tier(
-                "network", REMOTE_BYTES, gpu.network.value, START_US["network"], gpu.network.source
-            )
-        )
+    card = gpu.network
+    rate = places.network_rate or (card.value if card else None)
+    if rate is not None:
+        words = TYPED if places.network_rate or card is None else card.source
+        made.append(Tier("network", places.network_bytes, rate, START_US["network"], words))
     return tuple(made)
 
 

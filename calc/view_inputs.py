@@ -10,15 +10,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from calc.errors import CalcError
-from calc.fields import ChoiceField, OptionalWhole, TextField, WholeField
-
-ViewInput = WholeField | ChoiceField | OptionalWhole | TextField
+from calc.fields import ChoiceField, InputField, WholeField
+from calc.reuse_inputs import REUSE_INPUTS
 
 VIEWS = ("model", "capacity", "traffic", "reuse", "learn", "gpu", "about")
 PAGE = (ChoiceField("lang", "en", ("en", "zh")), ChoiceField("view", "capacity", VIEWS))
 """What every link of the page says, and the command line has no use for."""
 
-VIEW_INPUTS: dict[str, tuple[ViewInput, ...]] = {
+VIEW_INPUTS: dict[str, tuple[InputField, ...]] = {
     "capacity": (
         ChoiceField("capacity_part", "formula", ("formula", "budget", "engine", "answers", "log")),
     ),
@@ -32,7 +31,10 @@ VIEW_INPUTS: dict[str, tuple[ViewInput, ...]] = {
         WholeField("learn_ranks", 4, 2, 8),
         WholeField("learn_seed", 1, 0, 10**6),
     ),
-    "reuse": (ChoiceField("reuse_part", "hit", ("hit", "storage", "identity")),),
+    "reuse": (
+        ChoiceField("reuse_part", "hit", ("hit", "storage", "identity")),
+        *REUSE_INPUTS,
+    ),
 }
 """The inputs of each view; a view without any is not named."""
 

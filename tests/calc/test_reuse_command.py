@@ -87,3 +87,34 @@ def test_what_cannot_be_ends_with_status_2_and_a_reason(
 def test_a_window_larger_than_the_prefix_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reuse", "--preset", "gemma-3-27b", "--prefix", "512"]) == 2
     assert "window of 1024" in capsys.readouterr().err
+
+
+def test_snapshots_and_steady_writes_are_in_the_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """Kimi K3 at tp = 8 keeps 56,171,520 B of states a rank: 130 snapshots in 100,000 tokens."""
+    k3 = ["--preset", "kimi-k3", "--tp", "8", "--prefix", "100000", "--requests", "3"]
+    found = answer(capsys, *k3, "--written-tokens", "1000", "--kept-snapshots", "2")["storage"]
+    snapshots = found["snapshots"]
+    assert snapshots["unit_tokens"] == 768
+    assert snapshots["densest"]["storage_bytes"] == 130 * 56_171_520
+    assert snapshots["best"]["cost_us"] <= snapshots["densest"]["cost_us"]
+    # 24 latent layers of 1,152 B a token and rank, and two snapshots a request
+    assert found["write_bytes_per_second_per_rank"] == 3 * (1000 * 27_648 + 2 * 56_171_520)
+    assert answer(capsys, "--preset", "deepseek-v3")["storage"]["snapshots"] is None
+
+
+def test_a_link_asks_what_its_sender_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = {"reuse_prefix": 100_000, "reuse_missing": "state=129", "reuse_nvme_rate": 14.0}
+    link = query_string(encode(Scenario("kimi-k3", tp=8), asked=asked))
+    found = answer(capsys, "--link", link)
+    assert found["reuse"]["usable_tokens"] == 99_072
+    assert found["storage"]["tiers"][2]["bytes_per_second"] == 14e9
+    assert answer(capsys, "--link", link, "--missing", "state=128")["reuse"]["usable_tokens"] == (
+        99_840
+    )
+
+
+def test_an_option_out_of_bounds_is_named_as_it_was_typed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["reuse", "--preset", "deepseek-v3", "--nvme-rate", "0"]) == 2
+    assert capsys.readouterr().err.startswith("nvme_rate: 0.0 is out of range")

@@ -8,6 +8,8 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
+from calc.link import decode_query, query_string
+from calc.reuse_asked import Asked
 from tests.ui.conftest import OpenApp, card, plain, shown_text
 from ui.text import LANGUAGES
 from ui.views.reusing import hit, same
@@ -55,7 +57,7 @@ def test_a_missing_snapshot_moves_the_usable_prefix_and_says_why(open_app: OpenA
     app = opened(open_app, "hit")
     assert card(app, "Usable") == "99,840"
     assert card(app, "Hit unit") == "768"
-    app.text_input(key="reuse_missing.kimi-k3.vllm.state").set_value("129").run()
+    app.text_input(key="_reuse_gone.state").set_value("129").run()
     assert card(app, "Usable") == "99,072"
     assert "KDA has no snapshot at the next boundary (number 129)" in shown_text(app)
     spec = json.loads(app.get("plotly_chart")[0].proto.spec)
@@ -64,25 +66,25 @@ def test_a_missing_snapshot_moves_the_usable_prefix_and_says_why(open_app: OpenA
 
 
 def test_a_click_takes_a_chunk_out_and_puts_it_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    session: dict[str, Any] = {"reuse_turn": 0, "reuse_missing.m.state": "3, 7-9"}
+    session: dict[str, Any] = {"reuse_turn": 0, "_reuse_gone.state": "3, 7-9"}
     monkeypatch.setattr(st, "session_state", session)
 
     def click(chunk: int) -> None:
         point = {"customdata": ["state", chunk, chunk + 1]}
-        hit._clicked({"selection": {"points": [point]}}, "m")
+        hit._clicked({"selection": {"points": [point]}})
 
     click(8)
-    assert session["reuse_missing.m.state"] == "3, 7, 9"
+    assert session["_reuse_gone.state"] == "3, 7, 9"
     click(8)
-    assert session["reuse_missing.m.state"] == "3, 7-9"
+    assert session["_reuse_gone.state"] == "3, 7-9"
     assert session["reuse_turn"] == 2, "a new chart forgets what was selected"
 
 
 def test_what_is_no_list_of_chunks_is_refused_in_words(open_app: OpenApp) -> None:
     app = opened(open_app, "hit")
-    app.text_input(key="reuse_missing.kimi-k3.vllm.state").set_value("3, 3").run()
+    app.text_input(key="_reuse_gone.state").set_value("3, 3").run()
     assert "more than once" in app.error[0].value
-    app.text_input(key="reuse_missing.kimi-k3.vllm.state").set_value("![x](http://y)").run()
+    app.text_input(key="_reuse_gone.state").set_value("![x](http://y)").run()
     assert "![" not in app.error[0].value
     app = opened(open_app, "hit", "gemma-3-27b", context="512", lang="zh")
     assert "窗口为 1,024" in app.error[0].value
@@ -90,7 +92,7 @@ def test_what_is_no_list_of_chunks_is_refused_in_words(open_app: OpenApp) -> Non
 
 def test_early_chunks_of_a_window_may_be_missing(open_app: OpenApp) -> None:
     app = opened(open_app, "hit", "gemma-3-27b", context="8192", tp="1")
-    app.text_input(key="reuse_missing.gemma-3-27b.vllm.window").set_value("0-447").run()
+    app.text_input(key="_reuse_gone.window").set_value("0-447").run()
     assert card(app, "Usable") == "8,192"
     assert "64 chunks: 448 to 511" in cells(app)
 
@@ -116,7 +118,7 @@ def test_copies_and_tiers_are_listed(open_app: OpenApp) -> None:
 def test_an_interval_that_does_not_divide_is_named(open_app: OpenApp) -> None:
     app = opened(open_app, "storage")
     assert len(app.get("plotly_chart")) == 2
-    app.number_input(key="reuse_snapshot_interval_768").set_value(1000).run()
+    app.number_input(key="reuse_snapshot_interval").set_value(1000).run()
     assert "1,000 tokens are no multiple of 768" in app.error[0].value
 
 
@@ -131,8 +133,7 @@ def test_bf16_never_serves_fp8_and_the_first_field_is_named(open_app: OpenApp) -
     assert "may serve the other" in app.success[0].value
     first, second = digests(app)
     assert first == second
-    (chosen,) = [box for box in app.selectbox if str(box.key).startswith("reuse_other_kv_dtype")]
-    chosen.set_value("fp8").run()
+    app.selectbox(key="reuse_other_kv_dtype").set_value("fp8").run()
     assert "**KV format**" in app.warning[0].value
     first, second = digests(app)
     assert first != second
@@ -144,3 +145,40 @@ def test_what_is_typed_into_an_identity_stays_harmless(open_app: OpenApp) -> Non
     assert "**Cache salt**" in app.warning[0].value
     assert not [cell for cell in cells(app) if "![" in cell or "<" in cell]
     assert same.shown("a`b") == "`a·b`"
+
+
+def test_what_was_asked_travels_and_is_asked_again(open_app: OpenApp) -> None:
+    """A teammate opens the same strip, rule and prefix, and the command line the same numbers."""
+    app = opened(open_app, "hit", "gemma-3-27b", context="8192", tp="1")
+    app.segmented_control(key="reuse_rule").set_value("lmcache").run()
+    app.number_input(key="reuse_prefix").set_value(6000)
+    app.text_input(key="_reuse_gone.window").set_value("18").run()
+    app.text_input(key="_reuse_gone.growing").set_value("20-21, 22").run()
+    shown = card(app, "Usable")
+    link = {key: app.query_params[key] for key in app.query_params}
+    assert link["reuse_missing"] == "growing=20-21, 22;window=18"
+    received = open_app(**link)
+    assert card(received, "Usable") == shown == "4,608"
+    assert received.text_input(key="_reuse_gone.growing").value == "20-21, 22"
+    opened_link = decode_query(query_string(link))
+    asked = {name.removeprefix("reuse_"): value for name, value in opened_link.asked.items()}
+    assert Asked(opened_link.scenario, asked).hit.tokens == 4608
+
+
+def test_back_to_a_link_without_missing_chunks_empties_the_fields(open_app: OpenApp) -> None:
+    app = opened(open_app, "hit")
+    before = dict(app.query_params)
+    app.text_input(key="_reuse_gone.state").set_value("129").run()
+    app.query_params.clear()
+    app.query_params.update(before)
+    app.run()
+    assert app.text_input(key="_reuse_gone.state").value == ""
+    assert card(app, "Usable") == "99,840"
+
+
+def test_a_tier_takes_the_rate_that_is_typed(open_app: OpenApp) -> None:
+    app = opened(open_app, "storage", "deepseek-v3")
+    assert "7 GB/s" in cells(app)
+    app.number_input(key="reuse_nvme_rate").set_value(14.0).run()
+    assert "14 GB/s" in cells(app)
+    assert app.query_params["reuse_nvme_rate"] in ("14", ["14"])

@@ -13,7 +13,9 @@ from calc.layers import Growth
 from calc.reference.hybrid import CHUNK, PREFIX, WINDOW, Trial, experiment
 from calc.report import Report
 from calc.reuse import GroupHit, Hit, ReuseGroup, Rule, parse_chunks, usable, window_chunks, written
+from calc.reuse_asked import Asked, joined, split
 from calc.reuse_groups import reuse_groups
+from calc.reuse_inputs import HIT
 from calc.scenario import Scenario
 from ui import numbers, page, reuse_charts, tables
 from ui.bench_tables import error_text
@@ -22,67 +24,71 @@ from ui.text import Translator
 from ui.views import parts
 from ui.views.reusing import inputs
 
+RULES = ("engine", *(rule.value for rule in Rule))
+MISSING = "reuse_missing"
+ASKED = tuple(field.name.removeprefix("reuse_") for field in HIT if field.name != MISSING)
+FIELD = "_reuse_gone."
+"""Before a group's id: the key of its field."""
+
 
 def draw(t: Translator, report: Report) -> None:
     """The whole part."""
     st.markdown(t("reuse.hit.what"))
     scenario = report.scenario
-    rule = Rule(
-        st.segmented_control(
-            t("reuse.rule"),
-            [rule.value for rule in Rule],
-            key=f"reuse_rule_{scenario.engine}",
-            default=scenario.engine,
-            format_func=lambda name: t(f"reuse.rule.{name}"),
-            required=True,
-            persist_state="session",
-        )
+    st.segmented_control(
+        t("reuse.rule"),
+        RULES,
+        key="reuse_rule",
+        format_func=lambda name: t(f"reuse.rule.{name}", engine=t(f"reuse.rule.{scenario.engine}")),
+        required=True,
+        persist_state="session",
     )
-    st.caption(t(f"reuse.rule.{rule.value}.says"))
     try:
-        with st.grid("auto", min_column_width=170, gap="small", vertical_alignment="bottom"):
-            prefix = inputs.prefix(t, report)
-            new = inputs.whole(t, "new_tokens", 1, least=0)
-            groups = _groups(t, scenario, rule)
-        mark = f"{scenario.model}.{rule.value}"
-        missing = _missing(t, groups, prefix, mark)
-        hit = usable(groups, prefix, missing, rule, new)
+        question = inputs.asked(scenario, ASKED)
+        rule = question.rule
+        st.caption(t(f"reuse.rule.{rule.value}.says"))
+        usual = scenario.shared_prefix or scenario.context
+        inputs.draw(t, *_fields(scenario, rule), left_open={"prefix": usual})
+        groups, prefix = question.groups, question.prefix
+        missing = _missing(t, groups, prefix)
+        hit = usable(groups, prefix, missing, rule, question["new_tokens"])
     except CalcError as error:
         inputs.fault(t, error)
         _experiment(t)
         return
     _cards(t, hit)
-    _strip(t, hit, mark)
+    _strip(t, hit)
     title = t("reuse.hit.groups")
     tables.draw([_row(t, hit, one) for one in hit.groups], title)
-    _rules(t, scenario, prefix, new)
+    _rules(t, question)
     named = _derived(hit)
     parts.derivations(t, "reuse_hit", named, draw_steps, lambda name: _derived_name(t, hit, name))
     _experiment(t)
 
 
-def _groups(t: Translator, scenario: Scenario, rule: Rule) -> tuple[ReuseGroup, ...]:
-    chunk = interval = 0
+def _fields(scenario: Scenario, rule: Rule) -> list[str]:
+    """The inputs that mean something under a rule."""
+    names = ["prefix", "new_tokens"]
     if rule in (Rule.LMCACHE, Rule.IDEAL):
-        chunk = inputs.whole(t, "chunk", 256)
-    if rule is Rule.SGLANG and any(
-        group.growth is Growth.STATE for group in reuse_groups(scenario, Rule.IDEAL)
-    ):
-        interval = inputs.whole(t, "interval", 256)
-    return reuse_groups(scenario, rule, chunk, interval)
+        return [*names, "chunk"]
+    states = any(group.growth is Growth.STATE for group in reuse_groups(scenario, Rule.IDEAL))
+    return [*names, "interval"] if rule is Rule.SGLANG and states else names
 
 
-def _missing(
-    t: Translator, groups: Sequence[ReuseGroup], prefix: int, mark: str
-) -> dict[str, frozenset[int]]:
-    """One field a group; a click on the strip writes into it."""
+def _missing(t: Translator, groups: Sequence[ReuseGroup], prefix: int) -> dict[str, frozenset[int]]:
+    """One field a group; a click on the strip writes into it. All of them travel as one text."""
+    if joined(_typed()) != st.session_state[MISSING]:  # opened from a link
+        linked = split(st.session_state[MISSING])
+        for name in {*_typed(), *linked}:
+            st.session_state[_key(name)] = linked.get(name, "")
     found = {}
     with st.grid("auto", min_column_width=240, gap="small"):
         for group in groups:
             text = st.text_input(
                 t("reuse.missing", group=label(t, group)),
-                key=_key(mark, group.id),
+                key=_key(group.id),
                 placeholder="3, 7-9",
+                on_change=_keep,
                 help=t(
                     "reuse.missing.help",
                     count=numbers.digits(group.chunks(prefix)),
@@ -94,8 +100,19 @@ def _missing(
     return found
 
 
-def _key(mark: str, group: str) -> str:
-    return f"reuse_missing.{mark}.{group}"
+def _key(group: str) -> str:
+    return f"{FIELD}{group}"
+
+
+def _typed() -> dict[str, str]:
+    """What stands in the fields, by group."""
+    fields = [str(key) for key in st.session_state if str(key).startswith(FIELD)]
+    return {key.removeprefix(FIELD): st.session_state[key] or "" for key in sorted(fields)}
+
+
+def _keep() -> None:
+    """Put what was typed where a link takes it from (a callback)."""
+    st.session_state[MISSING] = joined(_typed())
 
 
 def label(t: Translator, group: ReuseGroup) -> str:
@@ -140,7 +157,7 @@ def _why(t: Translator, hit: Hit) -> str:
     )
 
 
-def _strip(t: Translator, hit: Hit, mark: str) -> None:
+def _strip(t: Translator, hit: Hit) -> None:
     """The chunks; a click on one takes it out of the cache or puts it back."""
     turn = st.session_state.setdefault("reuse_turn", 0)
     key = f"reuse_strip_{turn}"
@@ -150,23 +167,24 @@ def _strip(t: Translator, hit: Hit, mark: str) -> None:
         key=key,
         config={"displayModeBar": False, "scrollZoom": False},
         alt=t("alt.reuse_strip"),
-        on_select=lambda: _clicked(st.session_state[key], mark),
+        on_select=lambda: _clicked(st.session_state[key]),
         selection_mode="points",
     )
     st.caption(t("reuse.strip_note"))
 
 
-def _clicked(event: Any, mark: str) -> None:
+def _clicked(event: Any) -> None:
     """Chunks that were clicked change sides; a fresh key drops the chart's own selection."""
     for point in event["selection"]["points"]:
         group, first, end = point["customdata"]
-        field = _key(mark, group)
+        field = _key(group)
         try:
             gone = parse_chunks(st.session_state.get(field) or "", group)
         except CalcError:
             continue
         st.session_state[field] = written(gone ^ frozenset(range(first, end)))
     st.session_state["reuse_turn"] += 1
+    _keep()
 
 
 def _row(t: Translator, hit: Hit, one: GroupHit) -> tables.Row:
@@ -191,13 +209,13 @@ def _row(t: Translator, hit: Hit, one: GroupHit) -> tables.Row:
     }
 
 
-def _rules(t: Translator, scenario: Scenario, prefix: int, new: int) -> None:
+def _rules(t: Translator, question: Asked) -> None:
     """The same prefix by every rule, with nothing missing."""
     rows = []
     for rule in Rule:
         try:
-            groups = reuse_groups(scenario, rule)
-            hit = usable(groups, prefix, {}, rule, new)
+            groups = reuse_groups(question.scenario, rule)
+            hit = usable(groups, question.prefix, {}, rule, question["new_tokens"])
         except CalcError:
             continue
         windows = [one.group for one in hit.groups if one.group.growth is Growth.WINDOW]

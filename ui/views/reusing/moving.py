@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
 import streamlit as st
 
 from calc.errors import CalcError
-from calc.fields import ChoiceField
 from calc.hardware import Hardware
 from calc.items import Item
 from calc.report import Report
-from calc.scenario import FIELDS
+from calc.reuse_asked import Asked
 from calc.storage import Routing, routing, steady_writes
 from calc.transfer import Transfer, transfer
 from ui import numbers, page, tables
@@ -22,30 +18,28 @@ from ui.views.reusing import inputs
 REPLICAS = (1, 2, 4, 8, 16, 32)
 
 
-def draw(t: Translator, report: Report, gpu: Hardware | None) -> dict[str, Item]:
+def draw(t: Translator, report: Report, gpu: Hardware | None, question: Asked) -> dict[str, Item]:
     """The three of them; the Items for derivations."""
-    items = _writes(t, report) | _routing(t, report)
-    return items | (_transfer(t, report, gpu) if gpu is not None else {})
+    items = _writes(t, report, question) | _routing(t, report, question)
+    return items | (_transfer(t, report, gpu, question) if gpu is not None else {})
 
 
-def _writes(t: Translator, report: Report) -> dict[str, Item]:
+def _writes(t: Translator, report: Report, question: Asked) -> dict[str, Item]:
     st.subheader(t("reuse.writes"), anchor=False)
-    with st.grid("auto", min_column_width=170, gap="small", vertical_alignment="bottom"):
-        rate = inputs.whole(t, "requests", 1, most=10**6)
-        new = inputs.whole(t, "written_tokens", 4096)
-        kept = inputs.whole(t, "kept_snapshots", 1, least=0, most=10**6)
-    item = steady_writes(report, float(rate), new, kept)
+    inputs.draw(t, "requests", "written_tokens", "kept_snapshots")
+    rate = float(question["requests"])
+    item = steady_writes(report, rate, question["written_tokens"], question["kept_snapshots"])
     st.markdown(t("reuse.writes.is", rate=f"{numbers.traffic(float(item.value))}/s"))
     return {"writes": item}
 
 
-def _routing(t: Translator, report: Report) -> dict[str, Item]:
+def _routing(t: Translator, report: Report, question: Asked) -> dict[str, Item]:
     st.subheader(t("reuse.routing"), anchor=False)
     st.markdown(t("reuse.routing.what"))
     with st.container(width=220):
-        uses = inputs.whole(t, "uses", 10, most=10**6)
+        inputs.draw(t, "uses")
     own = report.scenario.dp
-    ways = [routing(count, uses) for count in sorted({*REPLICAS, own})]
+    ways = [routing(count, question["uses"]) for count in sorted({*REPLICAS, own})]
     tables.draw([_way(t, way, own) for way in ways], t("reuse.routing"))
     here = next(way for way in ways if way.replicas == own)
     return {"aware": here.aware, "random": here.random}
@@ -62,29 +56,15 @@ def _way(t: Translator, way: Routing, own: int) -> tables.Row:
     }
 
 
-def _transfer(t: Translator, report: Report, gpu: Hardware) -> dict[str, Item]:
+def _transfer(t: Translator, report: Report, gpu: Hardware, question: Asked) -> dict[str, Item]:
     """Prefill here, decode on a replica of another layout."""
     scenario = report.scenario
     st.subheader(t("reuse.transfer"), anchor=False)
     st.markdown(t("reuse.transfer.what"))
-    formats = FIELDS["kv_dtype"]
-    assert isinstance(formats, ChoiceField)
-    mark = f"_{scenario.model}_{scenario.tp}_{scenario.dcp}_{scenario.pp}_{scenario.kv_dtype}"
-    with st.grid("auto", min_column_width=130, gap="small", vertical_alignment="bottom"):
-        sizes: dict[str, Any] = {
-            name: inputs.whole(t, f"decode_{name}", getattr(scenario, name), most=1024, mark=mark)
-            for name in ("tp", "dcp", "pp")
-        }
-        kv_dtype = st.selectbox(
-            t("reuse.decode_kv_dtype"),
-            formats.choices,
-            index=formats.choices.index(scenario.kv_dtype),
-            key=f"reuse_decode_kv{mark}",
-            persist_state="session",
-        )
+    sizes = {f"decode_{name}": getattr(scenario, name) for name in ("tp", "dcp", "pp")}
+    inputs.draw(t, *sizes, "decode_kv_dtype", left_open=sizes)
     try:
-        decode = replace(scenario, **sizes, kv_dtype=kv_dtype, pp_layers="even", ep="off")
-        found = transfer(scenario, decode, gpu)
+        found = transfer(scenario, question.decode(), gpu)
     except CalcError as error:
         inputs.fault(t, error)
         return {}

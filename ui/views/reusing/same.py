@@ -3,40 +3,40 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
-from typing import Any
 
 import streamlit as st
 
 from calc.errors import CalcError
-from calc.fields import ChoiceField
 from calc.identity import FIELDS as IDENTITY
-from calc.identity import Compared, Difference, Identity, Serving, compared, identity
+from calc.identity import Compared, Difference, Identity, compared, identity
 from calc.report import Report
-from calc.scenario import FIELDS, Scenario
+from calc.reuse_inputs import IDENTITY as IDENTITY_INPUTS
+from calc.reuse_inputs import SERVING
 from ui import tables
 from ui.text import Translator
 from ui.views.reusing import inputs
 
-TEXTS = ("rope", "lora", "lora_version", "media", "draft", "salt")
-SIDES = ("here", "there")
+ASKED = tuple(field.name.removeprefix("reuse_") for field in IDENTITY_INPUTS)
 
 
 def draw(t: Translator, report: Report) -> None:
     """The whole part."""
+    scenario = report.scenario
     st.markdown(t("reuse.identity.what"))
     left, right = st.columns(2, gap="medium")
     with left:
         st.markdown(f"**{t('reuse.side.here')}**")
         st.caption(t("reuse.side.here.is"))
-        here = _texts(t, "here")
+        _texts(t, "here")
     with right:
         st.markdown(f"**{t('reuse.side.there')}**")
-        changes = _changes(t, report.scenario)
-        there = _texts(t, "there")
+        sizes = {f"other_{name}": getattr(scenario, name) for name in ("tp", "dcp")}
+        inputs.draw(t, "other_kv_dtype", "other_engine", *sizes, left_open=sizes)
+        _texts(t, "there")
     try:
-        one = identity(report.scenario, here)
-        other = identity(replace(report.scenario, **changes), there)
+        question = inputs.asked(scenario, ASKED)
+        one = identity(scenario, question.serving("here"))
+        other = identity(question.other(), question.serving("there"))
     except CalcError as error:
         inputs.fault(t, error)
     else:
@@ -45,41 +45,15 @@ def draw(t: Translator, report: Report) -> None:
     _coverage(t)
 
 
-def _changes(t: Translator, scenario: Scenario) -> dict[str, Any]:
-    """What the other instance sets differently; it starts equal."""
-    mark = f"_{scenario.model}_{scenario.kv_dtype}_{scenario.tp}_{scenario.dcp}_{scenario.engine}"
-    with st.grid("auto", min_column_width=130, gap="small", vertical_alignment="bottom"):
-        found: dict[str, Any] = {}
-        for name in ("kv_dtype", "engine"):
-            field = FIELDS[name]
-            assert isinstance(field, ChoiceField)
-            found[name] = st.selectbox(
-                t(f"field.{name}"),
-                field.choices,
-                index=field.choices.index(getattr(scenario, name)),
-                key=f"reuse_other_{name}{mark}",
-                format_func=lambda option: t.get(f"option.{option}", option),
+def _texts(t: Translator, side: str) -> None:
+    with st.grid(3, min_column_width=110, gap="small"):
+        for name in SERVING:
+            st.text_input(
+                t(f"identity.{name}"),
+                key=f"reuse_{side}_{name}",
+                max_chars=200,
                 persist_state="session",
             )
-        for name in ("tp", "dcp"):
-            found[name] = inputs.whole(
-                t, f"other_{name}", getattr(scenario, name), most=1024, mark=mark
-            )
-    if found["engine"] != scenario.engine:
-        found |= {"dcp_backend": "auto", "query_replication": "auto", "moe_backend": "auto"}
-    return found
-
-
-def _texts(t: Translator, side: str) -> Serving:
-    with st.grid(3, min_column_width=110, gap="small"):
-        said = {
-            name: st.text_input(
-                t(f"identity.{name}"), key=f"reuse_{side}_{name}", persist_state="session"
-            )
-            for name in TEXTS
-        }
-    typed: dict[str, Any] = {name: text or "" for name, text in said.items()}
-    return Serving(**typed)
 
 
 def _verdict(t: Translator, found: Compared) -> None:

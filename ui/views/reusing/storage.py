@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import streamlit as st
 
-from calc.checkpoints import Interval, Workload, best, each_token_us, interval_cost, trade_off
+from calc.checkpoints import Interval
 from calc.errors import CalcError
-from calc.fields import ListField
 from calc.hardware import Hardware
 from calc.items import Item
 from calc.report import Report
-from calc.reuse import Rule
-from calc.reuse_groups import reuse_groups
-from calc.storage import LoadCost, Objects, Prefixes, Tier, objects, tiers, whole_chunk
+from calc.reuse_asked import Asked
+from calc.reuse_inputs import STORAGE
+from calc.storage import LoadCost, Objects, Prefixes, Tier, objects, whole_chunk
 from ui import numbers, page, reuse_charts, tables
 from ui.derivation import draw as draw_steps
 from ui.text import Translator
@@ -21,21 +20,20 @@ from ui.views.reusing import inputs, moving
 from ui.views.step import estimate
 
 LENGTHS = (256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576)
-HIT_LENGTHS = ListField("lengths", "any", ("any",), counted=True)
+PLACES = ("host_gib", "host_rate", "nvme_gb", "nvme_rate", "network_gb", "network_rate")
+ASKED = (*(field.name.removeprefix("reuse_") for field in STORAGE), "prefix", "chunk", "new_tokens")
 
 
 def draw(t: Translator, report: Report) -> None:
     """The whole part."""
     st.markdown(t("reuse.storage.what"))
+    scenario = report.scenario
     items: dict[str, Item] = {}
-    rule = Rule.VLLM if report.scenario.engine == "vllm" else Rule.SGLANG
+    usual = scenario.shared_prefix or scenario.context
+    inputs.draw(t, "prefix", "chunk", "new_tokens", left_open={"prefix": usual})
     try:
-        with st.grid("auto", min_column_width=170, gap="small", vertical_alignment="bottom"):
-            prefix = inputs.prefix(t, report)
-            chunk = inputs.whole(t, "chunk", 256)
-            new = inputs.whole(t, "new_tokens", 1, least=0)
-        found = objects(report, whole_chunk(report, chunk))
-        unit = max(group.chunk for group in reuse_groups(report.scenario, rule))
+        question = inputs.asked(scenario, ASKED)
+        found = objects(report, whole_chunk(report, question["chunk"]))
     except CalcError as error:
         inputs.fault(t, error)
         return
@@ -43,10 +41,10 @@ def draw(t: Translator, report: Report) -> None:
     gpu = estimate.chosen_gpu(t, report)
     if gpu is not None:
         try:
-            items |= _timed(t, report, gpu, prefix, max(1, new), unit)
+            items |= _timed(t, report, gpu, question)
         except CalcError as error:
             inputs.fault(t, error)
-    items |= moving.draw(t, report, gpu)
+    items |= moving.draw(t, report, gpu, question)
     parts.derivations(
         t, "reuse_storage", items, draw_steps, lambda name: t(f"reuse.derived.{name}")
     )
@@ -87,12 +85,11 @@ def _objects(t: Translator, found: Objects) -> dict[str, Item]:
     return {"object": found.on_rank, "unique": found.unique, "saved": found.saved}
 
 
-def _timed(
-    t: Translator, report: Report, gpu: Hardware, prefix: int, new: int, unit: int
-) -> dict[str, Item]:
+def _timed(t: Translator, report: Report, gpu: Hardware, question: Asked) -> dict[str, Item]:
     """Everything that needs a GPU's rates; two charts side by side."""
-    prefixes = Prefixes(report, gpu, new)
-    every = tiers(report, gpu)
+    prefix = question.prefix
+    prefixes = Prefixes(report, gpu, max(1, question["new_tokens"]))
+    every = question.tiers(report, gpu)
     with st.container(border=True):
         st.markdown(t("reuse.load.what"))
         here = {tier.id: prefixes.cost(tier, prefix) for tier in every}
@@ -104,9 +101,11 @@ def _timed(
         parts.chart(t, "reuse_load", figure, t("reuse.chart_load"))
         tables.draw([_tier(t, cost) for cost in here.values()], t("reuse.chart_load"))
         st.caption(t("reuse.load_note"))
+        with st.expander(t("reuse.places"), icon=":material/hard_drive:"):
+            inputs.draw(t, *PLACES)
     items = {f"load_{name}": cost.point.saved for name, cost in here.items()}
     if report.cache.stage.state_per_request.value:
-        items |= _snapshots(t, report, prefixes, prefix, unit, every)
+        items |= _snapshots(t, report, prefixes, question, every)
     return items
 
 
@@ -125,56 +124,37 @@ def _tier(t: Translator, cost: LoadCost) -> tables.Row:
 
 
 def _snapshots(
-    t: Translator,
-    report: Report,
-    prefixes: Prefixes,
-    prefix: int,
-    unit: int,
-    every: tuple[Tier, ...],
+    t: Translator, report: Report, prefixes: Prefixes, question: Asked, every: tuple[Tier, ...]
 ) -> dict[str, Item]:
     """State snapshots: the interval against storage, writes and computing again."""
+    unit = question.snapshot_unit
     with st.container(border=True):
         st.markdown(t("reuse.snapshots.what", unit=numbers.digits(unit)))
-        with st.grid("auto", min_column_width=170, gap="small", vertical_alignment="bottom"):
-            interval = inputs.whole(t, "snapshot_interval", unit, mark=f"_{unit}")
-            hits = inputs.whole(t, "hits", 4)
-            rate = inputs.whole(t, "prefill_rate", 20_000)
-            lengths = st.text_input(
-                t("reuse.lengths"),
-                value="any",
-                key="reuse_lengths",
-                help=t("reuse.lengths.help"),
-                persist_state="session",
-            )
-        state = report.cache.stage.state_per_request
-        _, computing = prefixes.at(prefix)
-        work = Workload(
-            prefix,
-            float(hits),
-            each_token_us.item("checkpoints.token", recompute_us=computing, prefix=prefix),
-            next(tier.rate for tier in every if tier.id == "nvme"),
-            float(rate),
-            HIT_LENGTHS.pairs(HIT_LENGTHS.check(lengths)),
-        )
-        chosen = interval_cost(state, interval, unit, work)
-        ways = trade_off(state, unit, work)
-        cheapest = best(ways)
+        named = ("snapshot_interval", "hits", "prefill_rate", "hit_lengths")
+        inputs.draw(t, *named, left_open={"snapshot_interval": unit})
+        ways = question.snapshots(report, prefixes, every)
+        assert ways is not None
         parts.chart(
             t,
             "reuse_snapshots",
-            reuse_charts.snapshots(t, ways, cheapest),
+            reuse_charts.snapshots(t, ways.every, ways.best),
             t("reuse.chart_snapshots"),
         )
         rows = [
             _interval(t, name, one)
-            for name, one in (("chosen", chosen), ("best", cheapest), ("densest", ways[0]))
+            for name, one in (
+                ("chosen", ways.chosen),
+                ("best", ways.best),
+                ("densest", ways.every[0]),
+            )
         ]
         tables.draw(rows, t("reuse.chart_snapshots"))
-        st.caption(t("reuse.snapshots_note", state=numbers.memory(state.value)))
+        state = report.cache.stage.state_per_request.value
+        st.caption(t("reuse.snapshots_note", state=numbers.memory(state)))
     return {
-        "snapshot_cost": chosen.cost,
-        "snapshot_storage": chosen.storage,
-        "snapshot_writes": chosen.write_rate,
+        "snapshot_cost": ways.chosen.cost,
+        "snapshot_storage": ways.chosen.storage,
+        "snapshot_writes": ways.chosen.write_rate,
     }
 
 

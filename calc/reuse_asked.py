@@ -1,0 +1,173 @@
+"""What is asked about reuse, worked out for one scenario: the same for page, link and command."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from calc.checkpoints import Interval, Workload, best, each_token_us, interval_cost, trade_off
+from calc.errors import CalcError, shown
+from calc.fields import ListField
+from calc.hardware import Hardware
+from calc.identity import Serving
+from calc.report import Report
+from calc.reuse import Hit, ReuseGroup, Rule, parse_chunks, usable
+from calc.reuse_groups import reuse_groups
+from calc.reuse_inputs import REUSE_INPUTS, SAME, SERVING
+from calc.scenario import Scenario
+from calc.storage import Places, Prefixes, Tier, tiers
+from calc.units import GIB
+
+FIELDS = {field.name.removeprefix("reuse_"): field for field in REUSE_INPUTS}
+"""By the names that the command line has."""
+PER_GB = 1e9
+OTHER_ENGINE = {"dcp_backend": "auto", "query_replication": "auto", "moe_backend": "auto"}
+"""Choices of one engine that another may not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshots:
+    """Costs of the chosen interval, of all that are possible, densest first, and the cheapest."""
+
+    chosen: Interval
+    every: tuple[Interval, ...]
+    best: Interval
+
+
+@dataclass(frozen=True)
+class Asked:
+    """``values`` by the names of ``FIELDS``; what is not named is at its default."""
+
+    scenario: Scenario
+    values: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        for name, value in self.values.items():
+            FIELDS[name].check(value)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values.get(name, FIELDS[name].default)
+
+    @property
+    def rule(self) -> Rule:
+        """Whose rule; the scenario's own engine unless another is named."""
+        named = self["rule"]
+        return Rule(self.scenario.engine if named == "engine" else named)
+
+    @property
+    def prefix(self) -> int:
+        """Tokens shared with an earlier request."""
+        return int(self["prefix"] or self.scenario.shared_prefix or self.scenario.context)
+
+    @cached_property
+    def groups(self) -> tuple[ReuseGroup, ...]:
+        return reuse_groups(self.scenario, self.rule, self["chunk"], self["interval"])
+
+    @property
+    def missing(self) -> dict[str, frozenset[int]]:
+        """Chunks that are not there, by group."""
+        return {name: parse_chunks(text, name) for name, text in split(self["missing"]).items()}
+
+    @cached_property
+    def hit(self) -> Hit:
+        """The usable prefix."""
+        return usable(self.groups, self.prefix, self.missing, self.rule, self["new_tokens"])
+
+    @property
+    def snapshot_unit(self) -> int:
+        """Tokens between the places at which the engine can save a state."""
+        rule = Rule(self.scenario.engine)
+        return max(group.chunk for group in reuse_groups(self.scenario, rule))
+
+    @property
+    def snapshot_interval(self) -> int:
+        return int(self["snapshot_interval"] or self.snapshot_unit)
+
+    @property
+    def hit_lengths(self) -> tuple[tuple[int, int], ...]:
+        """(tokens, how often); empty where hits end anywhere."""
+        field = FIELDS["hit_lengths"]
+        assert isinstance(field, ListField)
+        return field.pairs(self["hit_lengths"])
+
+    def snapshots(
+        self, report: Report, prefixes: Prefixes, places: Sequence[Tier]
+    ) -> Snapshots | None:
+        """How often to save a state; None for a model that has none."""
+        state = report.cache.stage.state_per_request
+        if not state.value:
+            return None
+        _, computing = prefixes.at(self.prefix)
+        work = Workload(
+            self.prefix,
+            float(self["hits"]),
+            each_token_us.item("checkpoints.token", recompute_us=computing, prefix=self.prefix),
+            next(tier.rate for tier in places if tier.id == "nvme"),
+            float(self["prefill_rate"]),
+            self.hit_lengths,
+        )
+        unit = self.snapshot_unit
+        chosen = interval_cost(state, self.snapshot_interval, unit, work)
+        every = trade_off(state, unit, work)
+        return Snapshots(chosen, every, best(every))
+
+    def tiers(self, report: Report, gpu: Hardware) -> tuple[Tier, ...]:
+        """Where prefixes can lie."""
+        places = Places(
+            int(self["host_gib"] * GIB),
+            self["host_rate"] * PER_GB,
+            int(self["nvme_gb"] * PER_GB),
+            self["nvme_rate"] * PER_GB,
+            int(self["network_gb"] * PER_GB),
+            self["network_rate"] * PER_GB or None,
+        )
+        return tiers(report, gpu, places)
+
+    def decode(self) -> Scenario:
+        """The replica that decodes what this scenario prefilled."""
+        return replace(
+            self.scenario, **self._changes("decode", "tp", "dcp", "pp"), pp_layers="even", ep="off"
+        )
+
+    def other(self) -> Scenario:
+        """The instance that might be served by this one's blocks."""
+        changes = self._changes("other", "tp", "dcp")
+        if self["other_engine"] not in (SAME, self.scenario.engine):
+            changes |= {"engine": self["other_engine"]} | OTHER_ENGINE
+        return replace(self.scenario, **changes)
+
+    def _changes(self, side: str, *sizes: str) -> dict[str, Any]:
+        changes = {name: self[f"{side}_{name}"] for name in sizes}
+        changes = {name: value for name, value in changes.items() if value is not None}
+        kv_dtype = self[f"{side}_kv_dtype"]
+        return changes if kv_dtype == SAME else changes | {"kv_dtype": kv_dtype}
+
+    def serving(self, side: str) -> Serving:
+        """What a deployment adds to the identity: this one (here), or the other (there)."""
+        return Serving(**{name: self[f"{side}_{name}"] for name in SERVING})
+
+
+def split(missing: str) -> dict[str, str]:
+    """``window=0-3,7;state=2`` by group; the chunks are still text.
+
+    >>> split("window=0-3,7;state=2")
+    {'window': '0-3,7', 'state': '2'}
+    """
+    found: dict[str, str] = {}
+    for piece in missing.split(";") if missing else ():
+        group, sign, chunks = piece.partition("=")
+        if not sign or not group:
+            raise CalcError("reuse_unreadable", group="?", given=shown(piece))
+        if group in found:
+            raise CalcError("reuse_overlap", group=group, given=shown(chunks))
+        found[group] = chunks
+    return found
+
+
+def joined(by_group: Mapping[str, str]) -> str:
+    """Inverse of ``split``; groups that lack nothing are left out."""
+    return ";".join(
+        f"{name}={chunks.strip()}" for name, chunks in by_group.items() if chunks.strip()
+    )
