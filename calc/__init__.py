@@ -13,7 +13,7 @@ Every number is an Item that knows its formula and its parts:
 >>> [part.key for part in report.cache.stage.per_request.parts()][:2]
 ['kda.state.request', 'mla.latent.request']
 
-``times`` estimates a step's duration, ``plan`` ranks all legal layouts, ``sweep``
+``times`` estimates a step's duration, ``plan`` ranks all legal layouts, ``sweep_over``
 computes an output over ranges, and a scenario travels as a link:
 
 >>> calc.times(calc.evaluate(calc.Scenario("deepseek-v3", tp=8, gpu="h200"))).decode.total.unit
@@ -21,14 +21,12 @@ computes an output over ranges, and a scenario travels as a link:
 >>> best = calc.plan(calc.Scenario("deepseek-v3", gpu="h200"), gpus=8, objective="context").winner
 >>> best.scenario.layout.world_size
 8
->>> from calc.sweep import sweep
->>> sweep(made, "request_bytes", [calc.read_axis("dcp=1,2,4")]).values.tolist()
+>>> calc.sweep_over(made, "request_bytes", [calc.read_axis("dcp=1,2,4")]).values.tolist()
 [3680050176, 1868110848, 962141184]
 >>> link = calc.query_string(calc.encode(made))
 >>> calc.decode_query(link).scenario == made
 True
->>> from calc.launch import launch
->>> launch(made).version
+>>> calc.launch_command(made).version
 '0.33'
 
 Nothing is loaded before it is asked for, so ``import calc`` costs next to nothing.
@@ -43,6 +41,7 @@ if TYPE_CHECKING:
     from calc.errors import CalcError as CalcError
     from calc.export import csv_text as csv_text
     from calc.export import markdown as markdown
+    from calc.launch import launch_command as launch_command
     from calc.link import decode_query as decode_query
     from calc.link import encode as encode
     from calc.link import query_string as query_string
@@ -54,6 +53,7 @@ if TYPE_CHECKING:
     from calc.report import evaluate as evaluate
     from calc.scenario import Scenario as Scenario
     from calc.sweep import read_axis as read_axis
+    from calc.sweep import sweep_over as sweep_over
     from calc.timing.report import times as times
 
 PUBLIC = {
@@ -65,12 +65,14 @@ PUBLIC = {
     "decode_query": "link",
     "encode": "link",
     "evaluate": "report",
+    "launch_command": "launch",
     "load_preset": "presets",
     "markdown": "export",
     "plan": "planner",
     "preset_ids": "presets",
     "query_string": "link",
     "read_axis": "sweep",
+    "sweep_over": "sweep",
     "times": "timing.report",
 }
 """Public names, and the module of ``calc`` that each one is from.

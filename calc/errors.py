@@ -123,6 +123,8 @@ MESSAGES: dict[str, str] = {
     "sweep_empty": "{field}: there is no value to sweep over",
     "sweep_reversed": "{field}: the range from {first} to {last} runs backwards",
     "sweep_step": "{field}: a step of {given} leads nowhere; at least {minimum}",
+    "sweep_interval": "{field}: {output} does not depend on it; these do: {allowed}",
+    "sweep_stateless": "{field}: {model} keeps no states that could be stored",
     "sweep_words": "{field}: only whole numbers have a range; give a list",
     "sweep_too_large": "sweep: {points} points; at most {maximum} are computed",
     "sweep_looped": (

@@ -9,7 +9,7 @@ from typing import Any
 
 from calc.expressions import filled, number_latex, symbolic
 from calc.items import SUMS, Item, walk
-from calc.launch import launch
+from calc.launch import launch_command
 from calc.link import VERSION, encode, query_string
 from calc.plan_answers import row_json
 from calc.planner import Plan
@@ -118,7 +118,7 @@ def markdown(
     """
     scenario = report.scenario
     rules = scenario.engine_rules
-    command = launch(scenario)
+    command = launch_command(scenario)
     link = f"{address}?{query_string(encode(scenario, report.headline()))}"
     fields = {name: getattr(scenario, name) for name in ("model", *FIELDS)}
     lines = [

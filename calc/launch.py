@@ -40,10 +40,10 @@ class Launch:
         return " \\\n  ".join(lines)
 
 
-def launch(scenario: Scenario) -> Launch:
+def launch_command(scenario: Scenario) -> Launch:
     """The command of a scenario's engine; raises CalcError for a layout that cannot exist.
 
-    >>> launch(Scenario("deepseek-v3", tp=8, ep="on")).text.splitlines()[:2]
+    >>> launch_command(Scenario("deepseek-v3", tp=8, ep="on")).text.splitlines()[:2]
     ['vllm serve MODEL \\\\', '  --tensor-parallel-size 8 \\\\']
     """
     backend, replicated = resolved(scenario)

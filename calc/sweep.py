@@ -5,15 +5,13 @@ number; every other input is looped over. ``read`` and ``over_grid`` of an
 output say the same thing, for one report and for arrays.
 
 >>> from calc.scenario import Scenario
->>> made = sweep(Scenario("deepseek-v3"), "request_bytes", [steps("context", 1, 3)])
+>>> made = sweep_over(Scenario("deepseek-v3"), "request_bytes", [steps("context", 1, 3)])
 >>> made.values.tolist()
 [70272, 140544, 210816]
 """
 
 from __future__ import annotations
 
-import functools
-import itertools
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,14 +20,14 @@ from typing import Any
 
 import numpy as np
 
-from calc.capacity import batch_bytes, request_bytes, requests_that_fit, stage_request_bytes
+from calc.capacity import stage_request_bytes
 from calc.errors import CalcError, shown
 from calc.fields import ListField, WholeField
 from calc.presets import CUSTOM
 from calc.report import Report, evaluate
 from calc.scenario import FIELDS, Scenario
-from calc.timing.report import times
-from calc.units import Number, greater, lesser
+from calc.sweep_outputs import OUTPUTS, Grid, Output
+from calc.units import Number
 from calc.whatif import Change, changed
 
 MAX_POINTS = 4_000_000
@@ -44,12 +42,12 @@ WIDTHS = {
     for name, least in (("kv_lora_rank", 1), ("rope_dim", 0), ("kv_heads", 1), ("window", 1))
 }
 """Widths of the model that can be swept beside the Scenario's fields."""
-SWEPT = (*(name for name, rule in FIELDS.items() if not isinstance(rule, ListField)), *WIDTHS)
+STATE_INTERVAL = WholeField("state_interval", 0, 1, 2**24)
+"""Tokens between two stored states, for the outputs that depend on it."""
+OTHERS = WIDTHS | {STATE_INTERVAL.name: STATE_INTERVAL}
+SWEPT = (*(name for name, rule in FIELDS.items() if not isinstance(rule, ListField)), *OTHERS)
 
 BOUNDING = ("prefill_tokens", "shared_prefix")
-
-Grid = Mapping[str, Number]
-"""Arrays (or numbers) of context and batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +56,6 @@ class Axis:
 
     name: str
     values: Sequence[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """A number of a report. ``ignores`` are inputs among context and batch that do not matter."""
-
-    id: str
-    unit: str
-    read: Callable[[Report], Number | None]
-    ignores: tuple[str, ...] = ()
-    over_grid: Callable[[Report, Grid], Number] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +119,7 @@ def read_axis(text: str) -> Axis:
     return times_apart(name, first, last, step) if found[3] else steps(name, first, last, step)
 
 
-def sweep(
+def sweep_over(
     scenario: Scenario,
     output: str,
     axes: Sequence[Axis],
@@ -142,6 +129,9 @@ def sweep(
     chosen = _output(output)
     _check(axes)
     names = [axis.name for axis in axes]
+    if STATE_INTERVAL.name in names and chosen.at_interval is None:
+        able = ", ".join(one.id for one in OUTPUTS.values() if one.at_interval)
+        raise CalcError("sweep_interval", STATE_INTERVAL.name, output=output, allowed=able)
     # these two bound the context
     plain = not any(getattr(scenario, name) or name in names for name in BOUNDING)
     free = [name for name in chosen.ignores if plain and name in names]
@@ -168,8 +158,13 @@ def sweep(
     for done, index in enumerate(np.ndindex(*(len(axis.values) for axis in looped))):
         place = _place(axes, looped, index)
         try:
-            report = evaluate(_changed(scenario, _at(looped, index)))
-            found = at_once(report) if over_grid else chosen.read(report)
+            point = _at(looped, index)
+            interval = point.pop(STATE_INTERVAL.name, None)
+            report = evaluate(_changed(scenario, point))
+            if interval is not None and chosen.at_interval:
+                found = chosen.at_interval(report, interval)
+            else:
+                found = at_once(report) if over_grid else chosen.read(report)
         except CalcError as error:
             found = None
             faults[tuple(at if isinstance(at, int) else 0 for at in place)] = error
@@ -204,7 +199,7 @@ def _bounded_loop(looped: Sequence[Axis]) -> None:
 def _rule(name: str) -> Any:
     if name not in SWEPT:
         raise CalcError("not_a_choice", "sweep", given=shown(name[:40]), allowed=", ".join(SWEPT))
-    return FIELDS.get(name) or WIDTHS[name]
+    return FIELDS.get(name) or OTHERS[name]
 
 
 def _whole(name: str, first: int, last: int, step: int, least_step: int) -> None:
@@ -295,72 +290,3 @@ def _in_64_bits(report: Report, axes: Sequence[Axis]) -> bool:
     most |= {axis.name: max(axis.values) for axis in axes if axis.name in most}
     held = max(stage_request_bytes(stage, most["context"]) for stage in report.cache.stages)
     return bool(held * most["batch"] < SAFE)
-
-
-def _stage_bytes(report: Report, grid: Grid) -> list[Number]:
-    return [stage_request_bytes(stage, grid["context"]) for stage in report.cache.stages]
-
-
-def _spread(value: Number, grid: Grid) -> Number:
-    return np.broadcast_to(np.asarray(value), grid["shape"])
-
-
-def _request_grid(report: Report, grid: Grid) -> Number:
-    return _spread(request_bytes(report.cache, grid["context"]), grid)
-
-
-def _batch_grid(report: Report, grid: Grid) -> Number:
-    return _spread(batch_bytes(_request_grid(report, grid), grid["batch"]), grid)
-
-
-def _requests_grid(report: Report, grid: Grid) -> Number:
-    budgets = report.engine.budget.bytes
-    fitting = (
-        requests_that_fit(budget, held)
-        for budget, held in zip(budgets, _stage_bytes(report, grid), strict=True)
-    )
-    return _spread(functools.reduce(lesser, fitting), grid)
-
-
-def _short_grid(report: Report, grid: Grid) -> Number:
-    missing = (
-        batch_bytes(held, grid["batch"]) - budget
-        for budget, held in zip(report.engine.budget.bytes, _stage_bytes(report, grid), strict=True)
-    )
-    return _spread(functools.reduce(greater, itertools.chain([0], missing)), grid)
-
-
-BOTH = ("context", "batch")
-
-OUTPUTS = {
-    made.id: made
-    for made in (
-        Output(
-            "request_bytes",
-            "B",
-            lambda r: r.cache.stage.per_request.value,
-            ("batch",),
-            _request_grid,
-        ),
-        Output("batch_bytes", "B", lambda r: r.cache.batch.value, (), _batch_grid),
-        Output(
-            "max_requests",
-            "requests",
-            lambda r: r.fit.max_requests.value,
-            ("batch",),
-            _requests_grid,
-        ),
-        Output("short_bytes", "B", lambda r: r.fit.short_bytes, (), _short_grid),
-        Output("max_context", "tokens", lambda r: r.fit.max_context, ("context",)),
-        Output(
-            "growing_bytes", "B/token", lambda r: r.cache.stage.growing_per_token.value, ("batch",)
-        ),
-        Output("weight_bytes", "B", lambda r: r.engine.weights.total.value, BOTH),
-        Output("budget_bytes", "B", lambda r: min(r.engine.budget.bytes), BOTH),
-        Output("sent_bytes", "B", lambda r: r.step.sent_per_rank.value, ("context",)),
-        Output("step_us", "µs", lambda r: times(r).decode.total.value),
-        Output("user_rate", "tokens/s", lambda r: times(r).decode.tokens_per_second_user.value),
-        Output("gpu_rate", "tokens/s", lambda r: times(r).decode.tokens_per_second_gpu.value),
-    )
-}
-"""Everything that can be swept."""

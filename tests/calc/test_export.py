@@ -8,12 +8,12 @@ import pytest
 
 from calc.errors import CalcError
 from calc.export import csv_text, markdown, plan_csv, report_csv, sweep_csv
-from calc.launch import launch
+from calc.launch import launch_command
 from calc.link import decode_query
 from calc.planner import plan
 from calc.report import evaluate
 from calc.scenario import Scenario
-from calc.sweep import listed, sweep
+from calc.sweep import listed, sweep_over
 
 KIMI = Scenario("kimi-k3", tp=8, dcp=8, batch=64, context=131_072)
 
@@ -23,7 +23,7 @@ def read(text: str) -> list[dict[str, str]]:
 
 
 def flags(scenario: Scenario) -> dict[str, str]:
-    words = launch(scenario).command
+    words = launch_command(scenario).command
     return {
         word: "" if at + 1 == len(words) or words[at + 1].startswith("--") else words[at + 1]
         for at, word in enumerate(words)
@@ -49,18 +49,18 @@ def test_sglang_counts_attention_replicas_inside_its_tp_group() -> None:
     assert "--enable-dp-attention" in found
     assert found["--ep-size"] == "32"
     assert found["--dcp-comm-backend"] == "a2a"
-    assert launch(made).version == "0.5.23"
+    assert launch_command(made).version == "0.5.23"
 
 
 def test_what_has_no_flag_is_said() -> None:
     made = Scenario("llama-3.1-8b", engine="sglang", kv_dtype="int8_per_token_head")
-    assert launch(made).left_out == ("kv_dtype",)
+    assert launch_command(made).left_out == ("kv_dtype",)
     assert "--kv-cache-dtype" not in flags(made)
 
 
 def test_an_illegal_layout_has_no_command() -> None:
     with pytest.raises(CalcError):
-        launch(Scenario("deepseek-v3", tp=7))
+        launch_command(Scenario("deepseek-v3", tp=7))
 
 
 def test_a_markdown_report_has_inputs_numbers_derivations_versions_and_a_link_that_opens() -> None:
@@ -81,7 +81,7 @@ def test_rows_of_a_report_a_plan_and_a_sweep_are_read_back() -> None:
     rows = read(plan_csv(found))
     assert len(rows) == len(found.rows)
     assert rows[0]["tp"] == str(found.rows[0].scenario.tp)
-    points = read(sweep_csv(sweep(KIMI, "request_bytes", [listed("tp", [7, 8])])))
+    points = read(sweep_csv(sweep_over(KIMI, "request_bytes", [listed("tp", [7, 8])])))
     assert points == [
         {"tp": "7", "request_bytes": ""},
         {"tp": "8", "request_bytes": "509156352"},

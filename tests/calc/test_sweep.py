@@ -13,14 +13,14 @@ from calc.scenario import Scenario
 from calc.sweep import (
     MAX_LOOPED,
     MAX_POINTS,
-    OUTPUTS,
     Axis,
     listed,
     read_axis,
     steps,
-    sweep,
+    sweep_over,
     times_apart,
 )
+from calc.sweep_outputs import OUTPUTS
 
 BASES = {
     "latent and state, striped": Scenario("kimi-k3", tp=8, dcp=8, batch=64, context=131_072),
@@ -42,8 +42,8 @@ def test_an_array_equals_the_scalar_path_at_every_point(
 ) -> None:
     base = BASES[name]
     axes = [listed("batch", batches), listed("context", contexts)]
-    turned = sweep(base, output, axes[::-1])
-    made = sweep(base, output, axes)
+    turned = sweep_over(base, output, axes[::-1])
+    made = sweep_over(base, output, axes)
     assert made.values.tolist() == turned.values.T.tolist()
     for batch, context, value in made.rows():
         try:
@@ -55,21 +55,21 @@ def test_an_array_equals_the_scalar_path_at_every_point(
 
 @pytest.mark.parametrize("output", OUTPUTS)
 def test_every_output_equals_the_report_beside_a_looped_input(output: str) -> None:
-    base = Scenario("deepseek-v3", batch=4, gpu="h200", dp=8, ep="on")
-    made = sweep(base, output, [listed("tp", [1, 8]), listed("context", [1_000, 100_000])])
+    base = Scenario("kimi-k3", batch=4, gpu="h200", dp=8, ep="on")
+    made = sweep_over(base, output, [listed("tp", [1, 8]), listed("context", [7_000, 100_000])])
     for tp, context, value in made.rows():
         report = evaluate(replace(base, tp=tp, context=context))
         assert value == OUTPUTS[output].read(report)
 
 
 def test_a_point_that_cannot_be_is_empty_and_says_why() -> None:
-    made = sweep(Scenario("deepseek-v3"), "request_bytes", [listed("tp", [1, 7, 8])])
+    made = sweep_over(Scenario("deepseek-v3"), "request_bytes", [listed("tp", [1, 7, 8])])
     assert [value is None for *_, value in made.rows()] == [False, True, False]
     assert made.faults[(1,)].code == "tp_heads"
 
 
 def test_widths_of_the_model_can_be_swept() -> None:
-    made = sweep(
+    made = sweep_over(
         Scenario("deepseek-v3", context=1), "request_bytes", [listed("kv_lora_rank", [512, 1024])]
     )
     assert [value for *_, value in made.rows()] == [61 * 2 * (512 + 64), 61 * 2 * (1024 + 64)]
@@ -77,7 +77,7 @@ def test_widths_of_the_model_can_be_swept() -> None:
 
 def test_figures_beyond_64_bits_stay_exact() -> None:
     base = Scenario("deepseek-v3")
-    made = sweep(base, "batch_bytes", [listed("context", [2**30]), listed("batch", [2**20])])
+    made = sweep_over(base, "batch_bytes", [listed("context", [2**30]), listed("batch", [2**20])])
     assert made.values.tolist() == [[70_272 * 2**50]]
 
 
@@ -114,7 +114,7 @@ def test_a_range_that_cannot_be_is_a_named_error(text: str, code: str) -> None:
 
 def refused(*axes: Any, output: str = "request_bytes") -> CalcError:
     with pytest.raises(CalcError) as caught:
-        sweep(Scenario("deepseek-v3"), output, axes)
+        sweep_over(Scenario("deepseek-v3"), output, axes)
     return caught.value
 
 
@@ -138,5 +138,25 @@ def test_words_have_no_range_and_progress_is_told() -> None:
         steps("kv_dtype", 1, 2)
     assert caught.value.code == "sweep_words"
     told: list[float] = []
-    sweep(Scenario("deepseek-v3"), "sent_bytes", [times_apart("tp", 1, 8)], told.append)
+    sweep_over(Scenario("deepseek-v3"), "sent_bytes", [times_apart("tp", 1, 8)], told.append)
     assert told == [0.25, 0.5, 0.75, 1.0]
+
+
+def test_the_interval_between_states_is_swept_by_the_formulas_of_checkpoints() -> None:
+    """Kimi K3 at tp = 8: states of 56,171,520 B a rank, saved at multiples of 768 tokens."""
+    base = Scenario("kimi-k3", tp=8, context=100_000)
+    axis = listed("state_interval", [768, 1000, 7680])
+    stored = sweep_over(base, "snapshot_bytes", [axis])
+    assert stored.values.tolist() == [130 * 56_171_520, None, 13 * 56_171_520]
+    assert "no multiple of 768" in str(stored.faults[(1,)])
+    again = sweep_over(base, "recomputed_tokens", [axis, listed("tp", [8])])
+    assert again.values.tolist() == [[767 / 2], [None], [7679 / 2]]
+
+
+def test_an_interval_between_states_says_where_it_means_nothing() -> None:
+    axis = listed("state_interval", [768])
+    with pytest.raises(CalcError, match="request_bytes does not depend on it"):
+        sweep_over(Scenario("kimi-k3", tp=8), "request_bytes", [axis])
+    stateless = sweep_over(Scenario("deepseek-v3"), "snapshot_bytes", [axis])
+    assert stateless.values.tolist() == [None]
+    assert "keeps no states" in str(stateless.faults[(0,)])
