@@ -4,13 +4,14 @@ import streamlit as st
 
 from ui import about, config_import, custom_model, errors, inputs, page, state
 from ui.text import Translator
-from ui.views import capacity, gpu, learn, model, reuse, traffic
+from ui.views import capacity, gpu, learn, model, plan, reuse, traffic
 
 VIEWS = {
     "model": model.draw,
     "capacity": capacity.draw,
     "traffic": traffic.draw,
     "reuse": reuse.draw,
+    "plan": plan.draw,
     "learn": learn.draw,
     "gpu": gpu.draw,
     "about": about.draw,

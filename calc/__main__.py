@@ -1,4 +1,4 @@
-"""The command line: ``python -m calc evaluate|reuse|import|presets|timing``.
+"""The command line: ``python -m calc evaluate|plan|sweep|export|reuse|import|presets|timing``.
 
 Exit status 0 for every result, also for one that does not fit; 2 for input
 that cannot be, with the field and the reason on standard error.
@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from calc import reuse_command
+from calc import export_command, plan_command, reuse_command, sweep_command
 from calc.errors import CalcError
 from calc.fields import ChoiceField, Field
 from calc.hardware import hardware_ids
@@ -49,6 +49,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 status = _print(timing_command.answer(options))
             case "reuse":
                 status = _print(reuse_command.answer(options, *_linked(options)))
+            case "plan":
+                status = _print(plan_command.answer(options, *_linked(options)))
+            case "sweep":
+                status = _print(sweep_command.answer(options, *_linked(options)))
+            case "export":
+                status = _print(export_command.answer(options, _scenario(options)))
             case _:
                 status = _evaluate(options)
         sys.stdout.flush()
@@ -77,6 +83,21 @@ def _parser() -> argparse.ArgumentParser:
     evaluating = commands.add_parser("evaluate", help="compute one scenario", allow_abbrev=False)
     _add_scenario(evaluating)
     evaluating.add_argument("--json", action="store_true", help="print one JSON object")
+    planning = commands.add_parser(
+        "plan", help="all legal layouts for a number of GPUs, ranked", allow_abbrev=False
+    )
+    _add_scenario(planning)
+    plan_command.add_options(planning)
+    sweeping = commands.add_parser(
+        "sweep", help="an output over ranges of inputs", allow_abbrev=False
+    )
+    _add_scenario(sweeping)
+    sweep_command.add_options(sweeping)
+    exporting = commands.add_parser(
+        "export", help="a scenario as a report or a launch command", allow_abbrev=False
+    )
+    _add_scenario(exporting)
+    export_command.add_options(exporting)
     reusing = commands.add_parser(
         "reuse", help="the usable prefix, its storage and identity", allow_abbrev=False
     )

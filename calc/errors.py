@@ -130,6 +130,9 @@ MESSAGES: dict[str, str] = {
     "sweep_looped": (
         "sweep: {points} points over {names}, which are computed one by one; at most {maximum}"
     ),
+    "pins_many": "pins: {given} scenarios; at most {maximum} are compared",
+    "pins_unreadable": "pins: {reason}",
+    "plan_format": "kv_dtype: {engine} has no flag for {given}; it takes {allowed}",
     "plan_empty": "plan: no engine, backend and format are left to try",
     "plan_too_large": "plan: more than {maximum} layouts; try fewer GPUs, backends or formats",
     # links

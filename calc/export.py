@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from calc.expressions import filled, number_latex, symbolic
 from calc.items import SUMS, Item, walk
 from calc.launch import launch_command
-from calc.link import VERSION, encode, query_string
+from calc.link import VERSION as LINK_VERSION
+from calc.link import encode, query_string
 from calc.plan_answers import row_json
 from calc.planner import Plan
 from calc.report import Report
 from calc.scenario import FIELDS
 from calc.sweep import Sweep
+from calc.version import FORMULAS, VERSION
 
 MOST_STEPS = 60
 """Derivation steps of one number in a report."""
@@ -45,6 +48,27 @@ def _cell(value: Any) -> Any:
 def report_csv(report: Report) -> str:
     """Every number of a report: its path in the JSON, and the value."""
     return csv_text({"figure": path, "value": value} for path, value in _flat(report.to_json(), ""))
+
+
+def report_json(report: Report) -> str:
+    """Every number of a report as JSON, with its link."""
+    link = "?" + query_string(encode(report.scenario, report.headline()))
+    return json.dumps(report.to_json() | {"link": link}, indent=2, allow_nan=False) + "\n"
+
+
+def sweep_json(made: Sweep) -> dict[str, Any]:
+    """A sweep as plain data; ``faults`` says at which point a scenario cannot be, and why."""
+    return {
+        "version": {"package": VERSION, "formulas": FORMULAS},
+        "link": "?" + query_string(encode(made.scenario)),
+        "output": made.output.id,
+        "unit": made.output.unit,
+        "axes": [{"name": axis.name, "values": list(axis.values)} for axis in made.axes],
+        "values": made.values.tolist(),
+        "faults": [
+            {"at": list(place), "reason": str(error)} for place, error in made.faults.items()
+        ],
+    }
 
 
 def plan_csv(found: Plan) -> str:
@@ -98,6 +122,7 @@ WORDS = {
     "unlimited": "no limit",
     "model": "Model {name}, revision {revision} of its description",
     "engine": "Rules of {engine} {version}",
+    "calculator": "Calculator {version}, formula revision {formulas}",
     "codec": "Link version {version}",
     "for_version": "For {engine} {version}; MODEL stands for the weights.",
     "left_out": "No flag here for: {fields}",
@@ -138,7 +163,8 @@ def markdown(
         [
             "- " + words["model"].format(name=name, revision=report.model.revision),
             "- " + words["engine"].format(engine=rules.name, version=rules.version),
-            "- " + words["codec"].format(version=VERSION),
+            "- " + words["calculator"].format(version=VERSION, formulas=FORMULAS),
+            "- " + words["codec"].format(version=LINK_VERSION),
         ],
     )
     lines += _section(words["link"], ["```", link, "```"])

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from calc.formats import KV_FORMATS
 from calc.report import resolved
 from calc.scenario import Scenario
 
@@ -14,6 +15,8 @@ MODEL = "MODEL"
 
 VLLM_KV = {"bf16": "bfloat16"}
 SGLANG_KV = {"bf16": "bfloat16", "fp8": "fp8_e4m3", "nvfp4": "fp4_e2m1"}
+KV_FLAGS = {"vllm": {name: VLLM_KV.get(name, name) for name in KV_FORMATS}, "sglang": SGLANG_KV}
+"""By engine: the value of its cache dtype flag for each format that it takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,7 @@ def _vllm(made: Scenario, backend: str, replicated: bool) -> tuple[list[str], li
         flags += ["--enable-expert-parallel"]
         if made.moe_backend != "auto":
             flags += ["--all2all-backend", made.moe_backend]
-    flags += ["--kv-cache-dtype", VLLM_KV.get(made.kv_dtype, made.kv_dtype)]
+    flags += ["--kv-cache-dtype", KV_FLAGS["vllm"][made.kv_dtype]]
     flags += ["--max-model-len", str(made.context), "--max-num-seqs", str(made.batch)]
     flags += ["--max-num-batched-tokens", str(made.max_num_batched_tokens)]
     flags += ["--gpu-memory-utilization", f"{made.gpu_memory_utilization:g}"]

@@ -28,8 +28,9 @@ from calc.version import FORMULAS
 from calc.view_inputs import EVERY, PAGE, asked_keys
 
 VERSION = "1"
-MAX_LENGTH = 4096
-"""Characters of keys and values that are read; a custom model of many runs fits in 2,000."""
+MAX_LENGTH = 16_384
+"""Characters of keys and values that are read; a custom model of many runs takes 2,000, and up to
+four scenarios may be pinned beside it."""
 MAX_SPEC_BYTES = 64 * 1024
 """A custom model's description, inflated."""
 

@@ -2,16 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from calc.link import encode, query_string
-from calc.planner import TIMED, Plan, Row
+from calc.plan_inputs import ALL, LAYOUTS
+from calc.planner import TIMED, Limits, Plan, Row, plan
 from calc.report import evaluate
+from calc.scenario import Scenario
 from calc.timing.report import times
+from calc.version import FORMULAS, VERSION
+
+FIELDS = {field.name.removeprefix("plan_"): field for field in LAYOUTS}
+"""By the names that the command line has."""
 
 LAYOUT = ("engine", "tp", "dcp", "dp", "pp", "ep", "dcp_backend", "query_replication", "kv_dtype")
 """The fields that differ between the rows of a plan."""
+
+
+def plan_of(
+    scenario: Scenario,
+    asked: Mapping[str, Any],
+    progress: Callable[[float], None] | None = None,
+) -> Plan:
+    """The plan that is asked for; what is not named is at the default of its field."""
+    said = {name: asked.get(name, field.default) for name, field in FIELDS.items()}
+    for name, value in said.items():
+        FIELDS[name].check(value)
+    own: dict[str, tuple[str, ...]] = {
+        "engines": (),
+        "kv_dtypes": (),
+        "backends": (scenario.dcp_backend,),
+        "replications": (scenario.query_replication,),
+    }
+    choices = {name: (ALL,) if said[name] == ALL else usual for name, usual in own.items()}
+    return plan(
+        scenario,
+        said["gpus"],
+        said["objective"],
+        **choices,
+        concurrency=said["concurrency"],
+        limits=Limits(said["max_step_ms"] * 1e3 or None, said["max_sent_mb"] * 1e6 or None),
+        progress=progress,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +112,7 @@ def plan_json(found: Plan, most: int) -> dict[str, Any]:
     winner, nearest = found.winner, found.nearest
     reason = why(winner, found.objective) if winner else None
     return {
+        "version": {"package": VERSION, "formulas": FORMULAS},
         "objective": found.objective,
         "layouts": len(found.rows),
         "fitting": sum(not row.lacks for row in found.rows),

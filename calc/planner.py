@@ -17,20 +17,21 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from calc.engines import ENGINES
 from calc.errors import CalcError, shown
 from calc.fields import WholeField
 from calc.formats import KV_FORMATS
 from calc.hardware import hardware_ids
+from calc.launch import KV_FLAGS
 from calc.layout import Layout, legal_dcp, legal_ep, legal_tp
+from calc.plan_inputs import OBJECTIVES
 from calc.row_figures import Figures, Pieces
 from calc.scenario import Scenario
 from calc.units import ceil_div
 
 Objective = Literal["concurrency", "context", "traffic", "step", "user_rate", "gpu_rate", "gpus"]
-OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 TIMED: tuple[Objective, ...] = ("step", "user_rate", "gpu_rate")
 """Objectives that need a GPU with known rates."""
 MAX_ROWS = 20_000
@@ -109,14 +110,21 @@ def plan(
     tries every divisor of ``gpus``.
     """
     _check(base, gpus, objective, concurrency, limits)
-    ways = list(_ways(base, engines, backends, kv_dtypes, replications))
+    refused: dict[str, CalcError] = {}
+    ways = []
+    for way in _ways(base, engines, backends, kv_dtypes, replications):
+        if way.kv_dtype in KV_FLAGS[way.engine]:
+            ways.append(way)
+            continue
+        taken = ", ".join(KV_FLAGS[way.engine])
+        error = CalcError("plan_format", given=way.kv_dtype, engine=way.engine, allowed=taken)
+        refused.setdefault(str(error), error)
     if not ways:
-        raise CalcError("plan_empty")
+        raise next(iter(refused.values()), CalcError("plan_empty"))
     worlds = [n for n in range(1, gpus + 1) if gpus % n == 0] if objective == "gpus" else [gpus]
     timed = base.gpu in hardware_ids()
     pieces = Pieces(timed)
     rows: list[Row] = []
-    refused: dict[str, CalcError] = {}
     for done, way in enumerate(ways):
         for scenario in _layouts(way, worlds, concurrency):
             if len(rows) >= MAX_ROWS:

@@ -22,7 +22,8 @@ import numpy as np
 
 from calc.capacity import stage_request_bytes
 from calc.errors import CalcError, shown
-from calc.fields import ListField, WholeField
+from calc.fields import WholeField
+from calc.plan_inputs import OTHERS, STATE_INTERVAL, SWEPT, WIDTHS
 from calc.presets import CUSTOM
 from calc.report import Report, evaluate
 from calc.scenario import FIELDS, Scenario
@@ -36,16 +37,6 @@ MAX_LOOPED = 4096
 """Points that are computed one by one, because no array formula covers them."""
 SAFE = 2**62
 """Up to here 64-bit integers are exact; beyond, Python's own are used."""
-
-WIDTHS = {
-    name: WholeField(name, 0, least, 2**20)
-    for name, least in (("kv_lora_rank", 1), ("rope_dim", 0), ("kv_heads", 1), ("window", 1))
-}
-"""Widths of the model that can be swept beside the Scenario's fields."""
-STATE_INTERVAL = WholeField("state_interval", 0, 1, 2**24)
-"""Tokens between two stored states, for the outputs that depend on it."""
-OTHERS = WIDTHS | {STATE_INTERVAL.name: STATE_INTERVAL}
-SWEPT = (*(name for name, rule in FIELDS.items() if not isinstance(rule, ListField)), *OTHERS)
 
 BOUNDING = ("prefill_tokens", "shared_prefix")
 

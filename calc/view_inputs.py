@@ -11,9 +11,10 @@ from typing import Any
 
 from calc.errors import CalcError
 from calc.fields import ChoiceField, InputField, WholeField
+from calc.plan_inputs import COMPARED, LAYOUTS, SWEEPS
 from calc.reuse_inputs import REUSE_INPUTS
 
-VIEWS = ("model", "capacity", "traffic", "reuse", "learn", "gpu", "about")
+VIEWS = ("model", "capacity", "traffic", "reuse", "plan", "learn", "gpu", "about")
 PAGE = (ChoiceField("lang", "en", ("en", "zh")), ChoiceField("view", "capacity", VIEWS))
 """What every link of the page says, and the command line has no use for."""
 
@@ -23,6 +24,12 @@ VIEW_INPUTS: dict[str, tuple[InputField, ...]] = {
     ),
     "traffic": (
         ChoiceField("traffic_part", "bytes", ("bytes", "time", "exchange", "links", "roofline")),
+    ),
+    "plan": (
+        ChoiceField("plan_part", "layouts", ("layouts", "compare", "sweep", "export")),
+        *LAYOUTS,
+        *SWEEPS,
+        *COMPARED,
     ),
     "learn": (
         ChoiceField("learn_part", "proofs", ("proofs",)),

@@ -83,6 +83,11 @@ def draw(t: Translator, error: CalcError) -> None:
 def draw_problems(t: Translator, problems: tuple[CalcError, ...]) -> None:
     """Everything that is wrong with a link, key by key."""
     st.warning(t("link.broken"), icon=":material/link_off:")
+    problem_list(t, problems)
+
+
+def problem_list(t: Translator, problems: tuple[CalcError, ...]) -> None:
+    """Faults of a link, one a line."""
     with st.container(gap="xsmall"):
         for problem in problems[:MOST_PROBLEMS]:
             sentence, raw = headed(t, problem)
@@ -91,3 +96,11 @@ def draw_problems(t: Translator, problems: tuple[CalcError, ...]) -> None:
                 st.code(text, language=None, wrap_lines=True)
     if len(problems) > MOST_PROBLEMS:
         st.caption(t("link.more_problems", count=len(problems) - MOST_PROBLEMS))
+
+
+def fault(t: Translator, error: CalcError) -> None:
+    """What cannot be in a part of a view, with its reason."""
+    sentence, raw = worded(t, error)
+    st.error(sentence, icon=":material/error:")
+    for text in raw:
+        st.code(text, language=None, wrap_lines=True)

@@ -9,8 +9,9 @@ import pytest
 from calc.errors import CalcError
 from calc.layout import check_layout
 from calc.link import decode_query
-from calc.plan_answers import plan_json, why
-from calc.planner import OBJECTIVES, Limits, Plan, merit, plan
+from calc.plan_answers import plan_json, plan_of, why
+from calc.plan_inputs import OBJECTIVES
+from calc.planner import Limits, Plan, merit, plan
 from calc.report import evaluate
 from calc.scenario import Scenario
 from calc.timing.report import times
@@ -186,3 +187,23 @@ def test_without_rates_there_are_no_times_but_the_rest_is_ranked() -> None:
     found = plan(Scenario("llama-3.1-8b", kv_cache_memory_gib=10, context=8192), 4)
     assert found.rows[0].figures.step_us is None
     assert found.winner is not None
+
+
+def test_a_format_that_an_engine_has_no_flag_for_is_not_planned_but_named() -> None:
+    found = plan(Scenario("llama-3.1-8b", gpu="h200"), 8, engines=["all"], kv_dtypes=["all"])
+    planned = {(row.scenario.engine, row.scenario.kv_dtype) for row in found.rows}
+    assert ("vllm", "int8_per_token_head") in planned
+    assert ("sglang", "int8_per_token_head") not in planned
+    assert any("sglang has no flag for int8_per_token_head" in str(e) for e in found.unavailable)
+    with pytest.raises(CalcError, match="has no flag"):
+        plan(Scenario("llama-3.1-8b", engine="sglang", kv_dtype="int4_per_token_head"), 8)
+
+
+def test_an_asked_plan_is_that_of_the_library() -> None:
+    base = Scenario("deepseek-v3", gpu="h200", batch=64, context=32768)
+    asked = {"gpus": 16, "objective": "step", "engines": "all", "max_step_ms": 60.0}
+    found = plan_of(base, asked)
+    same = plan(base, 16, "step", engines=["all"], limits=Limits(step_us=60_000.0))
+    assert [row.scenario for row in found.rows] == [row.scenario for row in same.rows]
+    with pytest.raises(CalcError, match="gpus"):
+        plan_of(base, {"gpus": 0})

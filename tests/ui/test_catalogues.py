@@ -79,6 +79,8 @@ GIVEN_BY_DATA = [
     "learn",
     "proof",
     "proofs",
+    "plan",
+    "export",
 ]
 """First parts of ids whose last part comes from data."""
 

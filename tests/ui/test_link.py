@@ -11,7 +11,7 @@ from calc.version import FORMULAS
 from calc.view_inputs import EVERY
 from tests.ui.conftest import OpenApp, headline, shown_text
 from ui import state
-from ui.views import learn, reuse, traffic
+from ui.views import learn, plan, reuse, traffic
 
 
 def sent(**changes: object) -> dict[str, str]:
@@ -181,7 +181,13 @@ def test_a_part_that_does_not_exist_is_named(open_app: OpenApp) -> None:
 
 
 @pytest.mark.parametrize(
-    ("view", "parts"), [("traffic", traffic.PARTS), ("reuse", reuse.PARTS), ("learn", learn.PARTS)]
+    ("view", "parts"),
+    [
+        ("traffic", traffic.PARTS),
+        ("reuse", reuse.PARTS),
+        ("learn", learn.PARTS),
+        ("plan", plan.PARTS),
+    ],
 )
 def test_a_link_knows_every_part_of_a_view(view: str, parts: dict[str, object]) -> None:
     field = EVERY[f"{view}_part"]

@@ -17,7 +17,7 @@ from calc.reuse_asked import Asked, joined, split
 from calc.reuse_groups import reuse_groups
 from calc.reuse_inputs import HIT
 from calc.scenario import Scenario
-from ui import numbers, page, reuse_charts, tables
+from ui import errors, numbers, page, reuse_charts, tables
 from ui.bench_tables import error_text
 from ui.derivation import draw as draw_steps
 from ui.text import Translator
@@ -53,7 +53,7 @@ def draw(t: Translator, report: Report) -> None:
         missing = _missing(t, groups, prefix)
         hit = usable(groups, prefix, missing, rule, question["new_tokens"])
     except CalcError as error:
-        inputs.fault(t, error)
+        errors.fault(t, error)
         _experiment(t)
         return
     _cards(t, hit)

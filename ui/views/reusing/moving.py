@@ -11,7 +11,7 @@ from calc.report import Report
 from calc.reuse_asked import Asked
 from calc.storage import Routing, routing, steady_writes
 from calc.transfer import Transfer, transfer
-from ui import numbers, page, tables
+from ui import errors, numbers, page, tables
 from ui.text import Translator
 from ui.views.reusing import inputs
 
@@ -66,7 +66,7 @@ def _transfer(t: Translator, report: Report, gpu: Hardware, question: Asked) -> 
     try:
         found = transfer(scenario, question.decode(), gpu)
     except CalcError as error:
-        inputs.fault(t, error)
+        errors.fault(t, error)
         return {}
     _moved(t, found)
     return {"moved": found.moved, "transfer": found.time, "distinct": found.distinct}

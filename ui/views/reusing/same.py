@@ -12,7 +12,7 @@ from calc.identity import Compared, Difference, Identity, compared, identity
 from calc.report import Report
 from calc.reuse_inputs import IDENTITY as IDENTITY_INPUTS
 from calc.reuse_inputs import SERVING
-from ui import tables
+from ui import errors, tables
 from ui.text import Translator
 from ui.views.reusing import inputs
 
@@ -38,7 +38,7 @@ def draw(t: Translator, report: Report) -> None:
         one = identity(scenario, question.serving("here"))
         other = identity(question.other(), question.serving("there"))
     except CalcError as error:
-        inputs.fault(t, error)
+        errors.fault(t, error)
     else:
         _verdict(t, compared(one, other))
         _digests(t, one, other)
