@@ -84,7 +84,8 @@ def legal_dcp(model: ModelSpec, tp: int, engine: Engine) -> list[int]:
 def legal_ep(model: ModelSpec, layout: Layout) -> list[int]:
     """The ep sizes for these tp, pcp and dp: off, or all of their ranks."""
     everyone = layout.expert_ranks
-    return [1] if any(ffn.experts % everyone for ffn in model.moe_ffns) else [1, everyone]
+    spread = [] if any(ffn.experts % everyone for ffn in model.moe_ffns) else [everyone]
+    return list(dict.fromkeys([1, *spread]))
 
 
 def _check_pcp(model: ModelSpec, layout: Layout, engine: Engine) -> None:

@@ -186,11 +186,11 @@ def _traffic(t: Translator, value: int) -> str:
 
 
 def _requests(t: Translator, value: int) -> str:
-    return t("count.requests", count=numbers.digits(value))
+    return t("count.request" if value == 1 else "count.requests", count=numbers.digits(value))
 
 
 def _ranks(t: Translator, value: int) -> str:
-    return t("count.ranks", count=numbers.digits(value))
+    return t("count.rank" if value == 1 else "count.ranks", count=numbers.digits(value))
 
 
 HEADLINE: tuple[tuple[str, Any], ...] = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,8 @@ from ui import numbers, plot
 from ui.text import Translator
 
 MOST_LINES = 8
+BYTES = ("B", "B/token")
+TOKENS = ("context", "prefill_tokens", "shared_prefix", "window", "state_interval")
 WIDE_RANGE = 50
 """From this ratio of the largest to the smallest on, an axis is logarithmic."""
 
@@ -46,11 +49,9 @@ def layouts(t: Translator, found: Plan, timed: bool) -> go.Figure:
     title = t("plan.chart.step" if timed else "plan.chart.sent")
     figure.update_layout(hovermode="closest", xaxis_title=title, yaxis_title=t("plan.chart.batch"))
     every = [row for row in found.rows if across(row) > 0]
-    if every and max(map(across, every)) > WIDE_RANGE * min(map(across, every)):
-        figure.update_layout(xaxis_type="log")
-    most = max((row.concurrency for row in found.rows), default=0)
-    if most > WIDE_RANGE:
-        figure.update_layout(yaxis_type="log")
+    _log_where_wide(figure, "xaxis", [across(row) / (1 if timed else 1e6) for row in every], "")
+    batches = [row.concurrency for row in found.rows if row.concurrency]
+    _log_where_wide(figure, "yaxis", batches, "requests")
     return figure
 
 
@@ -65,28 +66,38 @@ def _named(row: Row) -> str:
 def ratios(
     t: Translator, letters: Sequence[str], figures: Mapping[str, Sequence[Number | None]]
 ) -> go.Figure:
-    """Each figure of each scenario as a multiple of the first scenario's, on one scale."""
+    """Each figure of each scenario as a multiple of the first one's: bars from 1, one scale."""
     figure = plot.figure()
     kept = {name: row for name, row in figures.items() if row[0]}
+    every = [1.0]
     for at, letter in enumerate(letters):
         values = [
-            None if (value := row[at]) is None else float(value) / float(row[0] or 1)
+            None if not row[at] else float(row[at] or 0) / float(row[0] or 1)
             for row in kept.values()
         ]
+        every += [value for value in values if value]
         figure.add_trace(
             go.Bar(
                 name=letter,
-                x=list(kept),
-                y=values,
+                orientation="h",
+                base=[1] * len(values),
+                x=[None if value is None else value - 1 for value in values],
+                y=list(kept),
                 marker_color=plot.PALETTE[at],
                 text=["" if value is None else f"{value:.3g}×" for value in values],
-                hovertemplate="%{y:.4g}×",
+                textposition="outside",
+                hovertemplate="%{text}",
             )
         )
+    plot.log_axis(figure, "xaxis", min(every) / 1.5, max(every) * 1.5, lambda tick: f"{tick:g}×")
     figure.update_layout(
-        barmode="group", yaxis_title=t("plan.compare.ratio"), yaxis_rangemode="tozero"
+        barmode="group",
+        height=140 + 18 * len(kept) * len(letters),
+        hovermode="closest",
+        xaxis_title=t("plan.compare.ratio"),
+        yaxis={"autorange": "reversed"},
     )
-    figure.add_hline(y=1, line={"color": plot.GREY, "width": 1.5, "dash": "dash"})
+    figure.add_vline(x=1, line={"color": plot.GREY, "width": 1.5})
     return figure
 
 
@@ -120,11 +131,14 @@ def sweep(t: Translator, made: Sweep, worded: dict[str, str], here: Any) -> go.F
     figure.update_layout(
         xaxis_title=worded[first.name], yaxis_title=unit, showlegend=len(figure.data) > 1
     )
-    if numeric and _wide(first.values):
-        figure.update_layout(xaxis_type="log")
-    if _wide([value for value in made.values.ravel().tolist() if value is not None]):
-        figure.update_layout(yaxis_type="log")
+    if numeric:
+        _log_where_wide(figure, "xaxis", first.values, "tokens" if first.name in TOKENS else "")
+    _log_where_wide(figure, "yaxis", _numbers(made), made.output.unit)
     return figure
+
+
+def _numbers(made: Sweep) -> list[float]:
+    return [float(value) for value in made.values.ravel().tolist() if value is not None]
 
 
 def _wide(values: Sequence[Any]) -> bool:
@@ -132,17 +146,41 @@ def _wide(values: Sequence[Any]) -> bool:
     return bool(kept) and min(kept) > 0 and max(kept) > WIDE_RANGE * min(kept)
 
 
+def _log_where_wide(figure: go.Figure, axis: str, values: Sequence[Any], unit: str) -> None:
+    """A logarithmic axis for values far apart; bytes in the words of bytes in any case."""
+    if not values:
+        return
+    low, high = float(min(values)), float(max(values))
+    if _wide(values):
+        if unit in BYTES:
+            plot.log_axis(figure, axis, low, high, numbers.memory)
+        elif unit == "tokens":
+            plot.log_axis(figure, axis, low, high, lambda value: numbers.tokens(int(value)))
+        else:
+            plot.decimal_axis(figure, axis, low, high, lambda value: f"{value:,g}")
+    elif unit in BYTES and high > 0:
+        ticks = [high * at / 4 for at in range(5)]
+        worded = [numbers.memory(tick) for tick in ticks]
+        figure.update_layout({axis: {"tickvals": ticks, "ticktext": worded, "rangemode": "tozero"}})
+
+
 def _heat(made: Sweep, worded: dict[str, str], unit: str) -> go.Figure:
     first, second = made.axes
     figure = plot.figure()
+    every = _numbers(made)
+    wide = _wide(every)
+    bar = {"title": {"text": unit, "side": "right"}} | _bar(made.output.unit, every, wide)
     figure.add_trace(
         go.Heatmap(
             x=[str(value) for value in first.values],
             y=[str(value) for value in second.values],
-            z=[[None if v is None else float(v) for v in row] for row in made.values.T.tolist()],
+            z=[[_height(value, wide) for value in row] for row in made.values.T.tolist()],
+            customdata=[
+                [shown(value, made.output.unit) for value in row] for row in made.values.T.tolist()
+            ],
             colorscale=[[at / 9, f"#{index:06d}"] for at, index in enumerate(range(11, 21))],
-            colorbar={"title": {"text": unit, "side": "right"}},
-            hovertemplate="%{x} · %{y}<br>%{z:,.6g}<extra></extra>",
+            colorbar=bar,
+            hovertemplate="%{x} · %{y}<br>%{customdata}<extra></extra>",
         )
     )
     figure.update_layout(
@@ -153,11 +191,30 @@ def _heat(made: Sweep, worded: dict[str, str], unit: str) -> go.Figure:
     return figure
 
 
+def _height(value: Any, wide: bool) -> float | None:
+    """What a cell's colour says: the value, or its logarithm where values are far apart."""
+    if value is None:
+        return None
+    return math.log10(float(value)) if wide else float(value)
+
+
+def _bar(unit: str, every: Sequence[float], wide: bool) -> dict[str, Any]:
+    """The scale beside a heat map in the words of its unit."""
+    if not every:
+        return {}
+    low, high = (_height(end, wide) or 0.0 for end in (min(every), max(every)))
+    ticks = [low + (high - low) * at / 5 for at in range(6)]
+    values = [10**tick if wide else tick for tick in ticks]
+    return {"tickvals": ticks, "ticktext": [shown(float(value), unit) for value in values]}
+
+
 def shown(value: Number | None, unit: str) -> str:
     """An output in the words of its unit."""
     if value is None:
         return "–"
     match unit:
+        case "sent B":
+            return numbers.traffic(value)
         case "B" | "B/token":
             return numbers.memory(value)
         case "µs":

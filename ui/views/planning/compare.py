@@ -26,7 +26,7 @@ FIGURES = {
     "max_context": "tokens",
     "weight_bytes": "B",
     "budget_bytes": "B",
-    "sent_bytes": "B",
+    "sent_bytes": "sent B",
     "step_us": "µs",
     "gpu_rate": "tokens/s",
     "ranks": "ranks",
