@@ -112,6 +112,11 @@ def vllm_plan(scenario: Scenario, place: Sharding) -> Plan:
     return model.kept(key, lambda: plan(model, place, settings, sizes))
 
 
+def pages_of(scenario: Scenario) -> Plan | None:
+    """vLLM's pages; raises CalcError where it has none for this cache. None for other engines."""
+    return vllm_plan(scenario, place_of(scenario)) if scenario.engine == "vllm" else None
+
+
 def vllm_view(made: Plan, held: Cache, budget: Budget, batch: int) -> BlockView | None:
     """vLLM's blocks for a budget."""
     formulas = [stage.per_request for stage in held.stages]

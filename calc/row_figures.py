@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from calc.answers import requests_in_mix
 from calc.capacity import StageCache, fit_stages, stage_caches, stage_request_bytes
-from calc.engine_cache import budget_beside, place_of
+from calc.engine_cache import budget_beside, pages_of, place_of
 from calc.errors import CalcError
 from calc.hardware import Hardware
 from calc.layers import Sharding
@@ -68,6 +68,7 @@ class Pieces:
         """What compares one layout with others; raises CalcError for one that cannot be."""
         backend, replicated = resolved(scenario)
         stages = self._stages(scenario)
+        self.kept(("pages", *_cached_by(scenario)), lambda: pages_of(scenario))
         weights = self._weights(scenario, replicated)
         budgets = self._budgets(scenario, weights)
         # equal stages bind where the weights leave least
@@ -107,9 +108,8 @@ class Pieces:
         )
 
     def _stages(self, scenario: Scenario) -> tuple[StageCache, ...]:
-        key = ("cache", scenario.engine, scenario.tp, scenario.dcp, scenario.pp, scenario.kv_dtype)
         return self.kept(
-            key,
+            ("cache", *_cached_by(scenario)),
             lambda: stage_caches(
                 scenario.model_spec, scenario.layout, place_of(scenario), scenario.context
             ),
@@ -194,6 +194,12 @@ class Pieces:
             lambda: _sum_us(mixers(model, _timed(scenario), work, gpu, batch, scenario.context)),
         )
         return weights + attention
+
+
+def _cached_by(scenario: Scenario) -> tuple[Hashable, ...]:
+    """What decides how a cache is laid out, of the fields in which rows differ."""
+    made = scenario
+    return (made.engine, made.tp, made.dcp, made.pp, made.kv_dtype)
 
 
 def _timed(scenario: Scenario) -> Sharding:
