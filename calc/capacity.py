@@ -139,9 +139,8 @@ def stage_caches(
     The MTP layers are on the last stage, where they draft.
     """
     cut = model.stages(layout.pp, layout.stage_layers)
-    distinct = {id(layers): layers for layers in cut}
-    made = {same: stage_cache(layers, place, context) for same, layers in distinct.items()}
-    stages = tuple(made[id(layers)] for layers in cut)
+    made = {layers: stage_cache(layers, place, context) for layers in set(cut)}
+    stages = tuple(made[layers] for layers in cut)
     if place.drafting and model.mtp_layers:
         last = stage_cache(cut[-1], place, context, model.mtp_layers)
         return (*stages[:-1], last)

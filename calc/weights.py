@@ -336,9 +336,8 @@ def _stages(
 
     def cut() -> list[list[_Piece]]:
         cut_layers = model.stages(pp, layers_each)
-        distinct = {id(layers): layers for layers in cut_layers}
-        pieces = {same: _stage_pieces(model, layers) for same, layers in distinct.items()}
-        stages = [pieces[id(layers)] for layers in cut_layers]
+        pieces = {layers: _stage_pieces(model, layers) for layers in set(cut_layers)}
+        stages = [pieces[layers] for layers in cut_layers]
         stages[0] = [*stages[0], *_embedding(model), *_extras(model)]
         tied = _embedding(model) if model.tied_embeddings and pp > 1 else []
         stages[-1] = [*stages[-1], *tied, *_final(model), *_head(model)]

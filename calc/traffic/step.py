@@ -168,10 +168,10 @@ def _step(model: ModelSpec, work: Work, tokens: Number, drafting: Work | None) -
             *token_broadcast(work),
         )
 
-    alike: dict[tuple[int, bool, bool], tuple[Stage, ...]] = {}
+    alike: dict[tuple[tuple[Layer, ...], bool, bool], tuple[Stage, ...]] = {}
     pipeline: tuple[tuple[Stage, ...], ...] = ()
     for index, layers in enumerate(model.stages(layout.pp, layout.stage_layers)):
-        same = (id(layers), index == 0, index == last)
+        same = (layers, index == 0, index == last)
         if same not in alike:
             alike[same] = on_rank(layers, index)
         pipeline = (*pipeline, alike[same])

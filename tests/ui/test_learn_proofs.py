@@ -1,6 +1,6 @@
 """Live proofs on the page: run by a button, with the error of each."""
 
-from calc.reference.proofs import PROOFS
+from calc.learn.proofs import PROOFS
 from tests.ui.conftest import OpenApp, shown_text
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from calc.fields import WholeField
-from calc.reference.proofs import PROOFS, SIZES, Proof, Sizes, prove
+from calc.learn.proofs import PROOFS, SIZES, Proof, Sizes, prove
 from calc.view_inputs import EVERY
 from ui import tables
 from ui.bench_tables import error_text

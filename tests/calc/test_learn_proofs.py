@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calc.errors import CalcError
-from calc.reference.proofs import DIFFERENT, EQUAL, PROOFS, SIZES, Sizes, prove
+from calc.learn.proofs import DIFFERENT, EQUAL, PROOFS, SIZES, Sizes, prove
 
 
 @pytest.mark.parametrize("name", PROOFS)

@@ -1,0 +1,1 @@
+"""The teaching material: proofs that run, claims checked, practice."""
