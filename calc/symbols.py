@@ -42,6 +42,9 @@ SYMBOLS: dict[str, str] = {
     "width": r"d",
     "heads_per_rank": r"H_r",
     "group_heads": r"H_g",
+    "attended": r"W_a",
+    "written_out": r"W_u",
+    "row_flop": r"W_1",
     # widths of state layers
     "inner_size": r"d_{\mathrm{inner}}",
     "state_size": r"d_{\mathrm{state}}",

@@ -32,7 +32,7 @@ VIEW_INPUTS: dict[str, tuple[InputField, ...]] = {
         *COMPARED,
     ),
     "learn": (
-        ChoiceField("learn_part", "proofs", ("proofs",)),
+        ChoiceField("learn_part", "derive", ("derive", "proofs")),
         WholeField("learn_tokens", 96, 16, 2048),
         WholeField("learn_heads", 8, 8, 64),
         WholeField("learn_ranks", 4, 2, 8),

@@ -22,7 +22,7 @@ FROZEN = {
     "plan_input2": "none",
     "plan_values2": "1,2,4,8",
     "plan_pins": "",
-    "learn_part": "proofs",
+    "learn_part": "derive",
     "learn_tokens": 96,
     "learn_heads": 8,
     "learn_ranks": 4,

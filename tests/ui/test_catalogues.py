@@ -81,6 +81,8 @@ GIVEN_BY_DATA = [
     "proofs",
     "plan",
     "export",
+    "derive",
+    "story",
 ]
 """First parts of ids whose last part comes from data."""
 

@@ -6,9 +6,9 @@ import streamlit as st
 
 from ui.state import Result
 from ui.text import Translator
-from ui.views.learning import proofs
+from ui.views.learning import derive, proofs
 
-PARTS = {"proofs": proofs.draw}
+PARTS = {"derive": derive.draw, "proofs": proofs.draw}
 
 
 def draw(t: Translator, result: Result) -> None:
