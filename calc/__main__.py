@@ -1,4 +1,4 @@
-"""The command line: ``python -m calc evaluate|plan|sweep|export|reuse|import|presets|timing``.
+"""The command line: ``python -m calc COMMAND``, from ``evaluate`` to ``claims``.
 
 Exit status 0 for every result, also for one that does not fit; 2 for input
 that cannot be, with the field and the reason on standard error.
@@ -18,6 +18,7 @@ from calc.errors import CalcError
 from calc.fields import ChoiceField, Field
 from calc.hardware import hardware_ids
 from calc.hf_config import command as import_command
+from calc.learn import claims_command
 from calc.link import LinkError, decode_query, encode, query_string
 from calc.presets import CUSTOM, load_preset, preset_ids
 from calc.report import Report, evaluate
@@ -49,6 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 status = _print(timing_command.answer(options))
             case "reuse":
                 status = _print(reuse_command.answer(options, *_linked(options)))
+            case "claims":
+                status = _print(claims_command.answer(options))
             case "plan":
                 status = _print(plan_command.answer(options, *_linked(options)))
             case "sweep":
@@ -98,6 +101,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_scenario(exporting)
     export_command.add_options(exporting)
+    claiming = commands.add_parser(
+        "claims", help="what articles say, and what is right", allow_abbrev=False
+    )
+    claims_command.add_options(claiming)
     reusing = commands.add_parser(
         "reuse", help="the usable prefix, its storage and identity", allow_abbrev=False
     )

@@ -18,6 +18,10 @@ VIEWS = ("model", "capacity", "traffic", "reuse", "plan", "learn", "gpu", "about
 PAGE = (ChoiceField("lang", "en", ("en", "zh")), ChoiceField("view", "capacity", VIEWS))
 """What every link of the page says, and the command line has no use for."""
 
+VERDICTS = ("all", "right", "conditional", "wrong", "unverifiable", "out_of_scope")
+SOURCES = ("all", "storage", "movement", "striping", "popular")
+"""Of claims, in the Learn view."""
+
 VIEW_INPUTS: dict[str, tuple[InputField, ...]] = {
     "capacity": (
         ChoiceField("capacity_part", "formula", ("formula", "budget", "engine", "answers", "log")),
@@ -32,7 +36,9 @@ VIEW_INPUTS: dict[str, tuple[InputField, ...]] = {
         *COMPARED,
     ),
     "learn": (
-        ChoiceField("learn_part", "derive", ("derive", "proofs")),
+        ChoiceField("learn_part", "derive", ("derive", "claims", "proofs")),
+        ChoiceField("learn_verdict", "all", VERDICTS),
+        ChoiceField("learn_source", "all", SOURCES),
         WholeField("learn_tokens", 96, 16, 2048),
         WholeField("learn_heads", 8, 8, 64),
         WholeField("learn_ranks", 4, 2, 8),

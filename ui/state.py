@@ -103,6 +103,8 @@ def _open(address: dict[str, list[str]], first: bool) -> None:
     lang = _word(params, LANG, _locale(), problems)
     view = _word(params, VIEW, VIEW.default, problems)
     opened, scenario, asked = None, START, {}
+    if params and set(params) <= set(EVERY):  # a view with its inputs, of the start scenario
+        params |= {key: [text] for key, text in encode(START).items()}
     if params:
         try:
             opened = decode(params)

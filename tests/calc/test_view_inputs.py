@@ -23,6 +23,8 @@ FROZEN = {
     "plan_values2": "1,2,4,8",
     "plan_pins": "",
     "learn_part": "derive",
+    "learn_verdict": "all",
+    "learn_source": "all",
     "learn_tokens": 96,
     "learn_heads": 8,
     "learn_ranks": 4,

@@ -83,6 +83,8 @@ GIVEN_BY_DATA = [
     "export",
     "derive",
     "story",
+    "claims",
+    "checked",
 ]
 """First parts of ids whose last part comes from data."""
 

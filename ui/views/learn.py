@@ -6,9 +6,9 @@ import streamlit as st
 
 from ui.state import Result
 from ui.text import Translator
-from ui.views.learning import derive, proofs
+from ui.views.learning import claims, derive, proofs
 
-PARTS = {"derive": derive.draw, "proofs": proofs.draw}
+PARTS = {"derive": derive.draw, "claims": claims.draw, "proofs": proofs.draw}
 
 
 def draw(t: Translator, result: Result) -> None:
