@@ -13,7 +13,7 @@ def test_every_claim_is_worded(open_app: OpenApp, lang: str) -> None:
     text = shown_text(app)
     assert f"{len(CLAIMS)}" in text
     assert "checked._" not in text.replace("checked.storage", "checked._")
-    assert "claims.verdict" not in text
+    assert "learn.verdict" not in text
     assert text.count("-badge[") == len(CLAIMS)
 
 

@@ -57,9 +57,9 @@ def _asked_for(claim: Claim) -> bool:
 def _card(t: Translator, claim: Claim) -> str:
     """The claim, its verdict, the numbers, the reason: our own words and numbers only."""
     colour, icon = BADGES[claim.verdict]
-    word = t(f"claims.verdict.{claim.verdict.value}")
+    word = t(f"learn.verdict.{claim.verdict.value}")
     says = t(f"checked.{name(claim)}.says")
-    source = t(f"claims.source.{claim.source.value}")
+    source = t(f"learn.source.{claim.source.value}")
     lines = [f"**{says}**", f":{colour}-badge[{icon} {word}] :gray[{source}]"]
     rights = claim.rights()
     if claim.claimed is not None:
@@ -76,13 +76,13 @@ def _right(t: Translator, claim: Claim, right: Right) -> str:
 
 
 def _value(item: Item) -> str:
-    unit = item.unit if item.unit in ("B", "%", "×") else ""
+    unit = item.unit if item.unit in ("B", "%") else ""  # the claim says what a ratio is of
     return f"{_number(item.value)} {unit}".strip()
 
 
 def _number(value: Number) -> str:
     whole = float(value) == int(value)
-    return numbers.digits(int(value)) if whole else numbers.significant(value)
+    return numbers.digits(int(value)) if whole else f"{float(value):,.4g}"
 
 
 def _label(t: Translator, key: str) -> str:
