@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from ui import about, config_import, custom_model, errors, inputs, page, state
+from ui import about, config_import, custom_model, errors, inputs, page, present, state
 from ui.text import Translator
 from ui.views import capacity, gpu, learn, model, plan, reuse, traffic
 
@@ -21,6 +21,7 @@ ALWAYS = ("learn", "gpu", "about")
 
 page.configure()
 state.read_link()
+present.style()
 t = Translator(st.session_state["lang"])
 
 with st.sidebar:

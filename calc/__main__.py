@@ -18,7 +18,7 @@ from calc.errors import CalcError
 from calc.fields import ChoiceField, Field
 from calc.hardware import hardware_ids
 from calc.hf_config import command as import_command
-from calc.learn import claims_command
+from calc.learn import claims_command, quiz_command
 from calc.link import LinkError, decode_query, encode, query_string
 from calc.presets import CUSTOM, load_preset, preset_ids
 from calc.report import Report, evaluate
@@ -52,6 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 status = _print(reuse_command.answer(options, *_linked(options)))
             case "claims":
                 status = _print(claims_command.answer(options))
+            case "quiz":
+                status = _print(quiz_command.answer(options))
             case "plan":
                 status = _print(plan_command.answer(options, *_linked(options)))
             case "sweep":
@@ -105,6 +107,10 @@ def _parser() -> argparse.ArgumentParser:
         "claims", help="what articles say, and what is right", allow_abbrev=False
     )
     claims_command.add_options(claiming)
+    quizzing = commands.add_parser(
+        "quiz", help="questions to practise with, the same for a seed", allow_abbrev=False
+    )
+    quiz_command.add_options(quizzing)
     reusing = commands.add_parser(
         "reuse", help="the usable prefix, its storage and identity", allow_abbrev=False
     )

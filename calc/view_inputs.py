@@ -15,12 +15,19 @@ from calc.plan_inputs import COMPARED, LAYOUTS, SWEEPS
 from calc.reuse_inputs import REUSE_INPUTS
 
 VIEWS = ("model", "capacity", "traffic", "reuse", "plan", "learn", "gpu", "about")
-PAGE = (ChoiceField("lang", "en", ("en", "zh")), ChoiceField("view", "capacity", VIEWS))
+PAGE = (
+    ChoiceField("lang", "en", ("en", "zh")),
+    ChoiceField("view", "capacity", VIEWS),
+    ChoiceField("presenting", "off", ("off", "on")),
+)
 """What every link of the page says, and the command line has no use for."""
 
 VERDICTS = ("all", "right", "conditional", "wrong", "unverifiable", "out_of_scope")
 SOURCES = ("all", "storage", "movement", "striping", "popular")
 """Of claims, in the Learn view."""
+
+TOPICS = ("all", "kv", "fit", "crossover", "traffic", "hits", "statements")
+"""Of questions, in the Learn view."""
 
 VIEW_INPUTS: dict[str, tuple[InputField, ...]] = {
     "capacity": (
@@ -36,9 +43,12 @@ VIEW_INPUTS: dict[str, tuple[InputField, ...]] = {
         *COMPARED,
     ),
     "learn": (
-        ChoiceField("learn_part", "derive", ("derive", "claims", "proofs")),
+        ChoiceField("learn_part", "derive", ("derive", "claims", "proofs", "practice")),
         ChoiceField("learn_verdict", "all", VERDICTS),
         ChoiceField("learn_source", "all", SOURCES),
+        WholeField("learn_quiz", 1, 1, 10**6),
+        ChoiceField("learn_topic", "all", TOPICS),
+        WholeField("learn_number", 1, 1, 10),
         WholeField("learn_tokens", 96, 16, 2048),
         WholeField("learn_heads", 8, 8, 64),
         WholeField("learn_ranks", 4, 2, 8),

@@ -11,7 +11,7 @@ from calc.report import Report
 from calc.scenario import Scenario
 from calc.version import FORMULAS, VERSION
 from calc.view_inputs import VIEWS
-from ui import errors, names, numbers, state, tables
+from ui import errors, names, numbers, present, state, tables
 from ui.inputs import option
 from ui.text import LANGUAGES, Translator
 
@@ -31,6 +31,7 @@ def header(t: Translator, result: state.Result) -> None:
         if result.scenario is not None:
             with st.popover(t("link.share"), icon=":material/link:", key="share"):
                 _share(t, result)
+        present.toggle(t)
         st.segmented_control(
             t("language"),
             list(LANGUAGES),

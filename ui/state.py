@@ -27,7 +27,7 @@ from ui import custom_fields
 from ui.remedy import remedy
 
 START = Scenario("kimi-k3", tp=8, dcp=8, batch=64, context=131072)
-LANG, VIEW = PAGE
+LANG, VIEW, PRESENTING = PAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,7 @@ class Said:
     scenario: Scenario
     lang: str
     view: str
+    presenting: str
     asked: Mapping[str, Any]
 
 
@@ -102,6 +103,7 @@ def _open(address: dict[str, list[str]], first: bool) -> None:
     problems: list[CalcError] = []
     lang = _word(params, LANG, _locale(), problems)
     view = _word(params, VIEW, VIEW.default, problems)
+    presenting = _word(params, PRESENTING, PRESENTING.default, problems)
     opened, scenario, asked = None, START, {}
     if params and set(params) <= set(EVERY):  # a view with its inputs, of the start scenario
         params |= {key: [text] for key, text in encode(START).items()}
@@ -114,9 +116,10 @@ def _open(address: dict[str, list[str]], first: bool) -> None:
     notice = Notice(tuple(problems), opened if first else None)
     st.session_state["lang"] = lang
     st.session_state["view"] = view
+    st.session_state["presenting"] = presenting
     fill(scenario)
     _fill_asked(EVERY if first else (field.name for field in VIEW_INPUTS.get(view, ())), asked)
-    said = Said(scenario, lang, view, _asked(view))
+    said = Said(scenario, lang, view, presenting, _asked(view))
     st.session_state["_session"] = Session(address, said, notice)
     session().typed = typed()
 
@@ -165,7 +168,7 @@ def _asked(view: str) -> dict[str, Any]:
 
 def typed() -> dict[str, Any]:
     """All inputs as they are now; equal before and after a run in which nobody touched them."""
-    names = ("lang", "view", "model", *FIELDS, *EVERY)
+    names = ("lang", "view", "presenting", "model", *FIELDS, *EVERY)
     inputs = {name: st.session_state.get(name) for name in names}
     return inputs | {"custom": custom_fields.data() if inputs["model"] == CUSTOM else None}
 
@@ -194,7 +197,7 @@ def write_link(shown: Result) -> None:
     if shown.scenario is None:
         return
     lang, view = st.session_state["lang"], st.session_state["view"]
-    now = Said(shown.scenario, lang, view, _asked(view))
+    now = Said(shown.scenario, lang, view, st.session_state["presenting"], _asked(view))
     moved = now.scenario != kept.said.scenario
     if now == kept.said or (kept.notice.problems and not moved):
         return
@@ -217,6 +220,8 @@ def link_keys(shown: Result) -> dict[str, str]:
     assert shown.scenario is not None
     seen = shown.report.headline() if shown.report else ()
     words = {"lang": st.session_state["lang"], "view": st.session_state["view"]}
+    if st.session_state["presenting"] == "on":
+        words["presenting"] = "on"
     return encode(shown.scenario, seen, _asked(words["view"])) | words
 
 

@@ -125,6 +125,7 @@ BY_HAND: dict[str, tuple[Verdict, dict[str, float]]] = {
         {"fi_a2a": 8 * 24 * (K3_GATHER + K3_PARTIALS + K3_REDUCE) / 1e9},
     ),
     "striping_context_free": (Verdict.RIGHT, {"always": 1}),
+    "popular_gqa_formula": (Verdict.WRONG, {"latent": 1152}),
     "popular_tp_cuts_mla": (Verdict.CONDITIONAL, {"tp_8": 1, "tp_8_dcp_8": 1 / 8}),
     "popular_tp_cuts_gqa": (Verdict.WRONG, {"kv_heads_8": 1 / 8}),
     "popular_experts_grow": (Verdict.WRONG, {"half_experts": 1}),

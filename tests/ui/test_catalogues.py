@@ -85,6 +85,7 @@ GIVEN_BY_DATA = [
     "story",
     "claims",
     "checked",
+    "practice",
 ]
 """First parts of ids whose last part comes from data."""
 

@@ -6,9 +6,14 @@ import streamlit as st
 
 from ui.state import Result
 from ui.text import Translator
-from ui.views.learning import claims, derive, proofs
+from ui.views.learning import claims, derive, practice, proofs
 
-PARTS = {"derive": derive.draw, "claims": claims.draw, "proofs": proofs.draw}
+PARTS = {
+    "derive": derive.draw,
+    "claims": claims.draw,
+    "proofs": proofs.draw,
+    "practice": practice.draw,
+}
 
 
 def draw(t: Translator, result: Result) -> None:

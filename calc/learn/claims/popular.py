@@ -22,6 +22,7 @@ def _against_tp_1(**fields: int) -> object:
 
 
 CLAIMS = (
+    _claim("gqa_formula", 65_536, lambda: {"latent": row("deepseek-v3")}),
     _claim(
         "tp_cuts_mla",
         1 / 8,
