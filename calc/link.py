@@ -162,7 +162,7 @@ def unpack_spec(text: str) -> ModelSpec:
         reason = f"it is cut off, or larger than {MAX_SPEC_BYTES:,} bytes"
         raise CalcError("spec_unreadable", reason=reason)
     try:
-        json.loads(data, object_pairs_hook=_no_repeats)
+        json.loads(data, object_pairs_hook=no_repeats)
     except (ValueError, RecursionError):
         raise CalcError("spec_unreadable", reason="it is not plain JSON") from None
     spec = read_model_json(data, "spec")
@@ -199,7 +199,8 @@ def _figures(text: str) -> tuple[int, ...]:
     return tuple(int(number) for number in text.split("."))
 
 
-def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """For ``json.loads``: an object that names a key twice is refused."""
     keys = [key for key, _ in pairs]
     if len(keys) != len(set(keys)):
         raise ValueError("repeated key")

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Sequence
 
 from calc.errors import CalcError
-from calc.link import LinkError, decode, encode
+from calc.link import LinkError, decode, encode, no_repeats
 from calc.scenario import FIELDS, Scenario
 
 MOST_PINS = 4
@@ -67,7 +67,7 @@ def _inflated(text: str) -> object:
         data = inflater.decompress(packed, MAX_BYTES)
         if inflater.unconsumed_tail or inflater.unused_data or not inflater.eof:
             raise ValueError("cut off, or too large")
-        found: object = json.loads(data)
+        found: object = json.loads(data, object_pairs_hook=no_repeats)
     except (binascii.Error, ValueError, zlib.error, RecursionError):
         reason = "it is damaged or cut off"
         raise CalcError("pins_unreadable", "pins", reason=reason) from None

@@ -42,7 +42,7 @@ LAYOUTS: tuple[InputField, ...] = (
     ChoiceField("plan_replications", THIS, (THIS, ALL)),
     NumberField("plan_max_step_ms", 0.0, 0.0, 1e6),
     NumberField("plan_max_sent_mb", 0.0, 0.0, 1e9),
-    WholeField("plan_top", 20, 1, 20_000),
+    WholeField("plan_top", 20, 1, 500),
 )
 """``this``: as the scenario has it; a limit of 0 is none."""
 
@@ -66,5 +66,8 @@ SWEEPS: tuple[InputField, ...] = (
 )
 """Values as ``calc.sweep.read_axis`` reads them behind the sign."""
 
-COMPARED: tuple[InputField, ...] = (TextField("plan_pins", most=12_000, pattern="[A-Za-z0-9_-]*"),)
+COMPARED: tuple[InputField, ...] = (
+    ChoiceField("plan_shown", "all", ("all", "fitting", "front")),
+    TextField("plan_pins", most=12_000, pattern="[A-Za-z0-9_-]*"),
+)
 """Up to four scenarios as ``calc.pins`` packs them."""

@@ -38,7 +38,7 @@ def mental(terms: Sequence[Term], exact: float, tolerance: float) -> Path:
     >>> mental([Term((61, 1152))], 70_272, 0.2).lines
     ('60 × 1,000 = 60,000',)
     >>> mental([Term((61, 1152))], 70_272, 0.06).lines
-    ('61 × 1,200 = 73,000',)
+    ('61 × 1,200 = 73,200',)
     """
     made = _path(terms, 1)
     for digits in range(2, MOST_DIGITS):
@@ -53,7 +53,7 @@ def _path(terms: Sequence[Term], digits: int) -> Path:
     for term in terms:
         factors = [rounded(factor, digits) for factor in term.factors]
         divisors = [rounded(divisor, digits) for divisor in term.divisors]
-        value = rounded(math.prod(factors) / math.prod(divisors), digits)
+        value = rounded(math.prod(factors) / math.prod(divisors), digits + 1)
         words = " × ".join(map(written, factors))
         words += "".join(f" / {written(divisor)}" for divisor in divisors)
         lines.append(f"{words} = {written(value)}")

@@ -53,6 +53,7 @@ def test_four_scenarios_survive_the_trip_and_fit_in_a_link() -> None:
         packed(b'[{"v":"1","model":"kimi-k3","tp":"x"}]'),
         packed(b'[{"v":"1","model":"nobody"}]'),
         packed(b"\xff\xfe"),
+        packed(b'[{"v":"1","model":"kimi-k3","tp":"8","tp":"4"}]'),
     ],
 )
 def test_what_cannot_be_read_is_a_named_error(text: str) -> None:

@@ -22,6 +22,7 @@ FROZEN = {
     "plan_input2": "none",
     "plan_values2": "1,2,4,8",
     "plan_pins": "",
+    "plan_shown": "all",
     "learn_part": "derive",
     "learn_verdict": "all",
     "learn_source": "all",

@@ -181,3 +181,11 @@ def test_the_catalogue_words_the_whole_report() -> None:
         words = catalogue(lang)
         assert not [name for name in WORDS if f"export.{name}" not in words]
     assert {name: catalogue("en")[f"export.{name}"] for name in WORDS} == dict(WORDS)
+
+
+def test_a_plan_of_everything_can_be_drawn_again(open_app: OpenApp) -> None:
+    app = opened(open_app, "layouts", plan_kv_dtypes="all", plan_engines="all")
+    for shown in ("front", "fitting", "all"):
+        app.segmented_control(key="plan_shown").set_value(shown).run()
+        assert not app.exception
+    assert "sglang has no flag for int8_per_token_head" in shown_text(app)

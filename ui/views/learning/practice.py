@@ -34,7 +34,7 @@ def draw(t: Translator, result: Result) -> None:
         )
     said = asked.values("learn", ("quiz", "topic", "number"))
     one = question(said["quiz"], said["topic"], said["number"])
-    _progress(t, said)
+    progress = st.empty()
     with st.container(border=True):
         st.markdown(f"#### {t(f'practice.ask.{one.kind}', **_given(t, one))}")
         if one.claim:
@@ -44,6 +44,8 @@ def draw(t: Translator, result: Result) -> None:
         answered = _form(t, one, said)
         if answered is not None:
             _worked(t, one, answered)
+    with progress:
+        _progress(t, said)
     _moving(t, one, said)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import streamlit as st
@@ -19,6 +20,8 @@ from ui.text import Translator
 from ui.views import parts
 
 SHOWN = ("all", "fitting", "front")
+MOST_KEPT = 32
+_LOCK = threading.Lock()
 
 
 def draw(t: Translator, report: Report) -> None:
@@ -50,20 +53,30 @@ def draw(t: Translator, report: Report) -> None:
 def _found(t: Translator, scenario: Scenario) -> Plan:
     """The plan, with a bar while it is worked out the first time."""
     said = tuple(sorted(asked.values("plan", FIELDS).items(), key=lambda pair: pair[0]))
+    kept = _kept()
+    key = (scenario, said)
+    with _LOCK:
+        if key in kept:
+            return kept[key]
     bar = st.empty()
 
     def progress(share: float) -> None:
         if share < 1:
             bar.progress(share, t("plan.working"))
 
-    found = _plan(scenario, said, progress)
+    found = plan_of(scenario, dict(said), progress)
     bar.empty()
+    with _LOCK:
+        kept[key] = found
+        while len(kept) > MOST_KEPT:
+            kept.pop(next(iter(kept)))
     return found
 
 
-@st.cache_resource(max_entries=32, show_spinner=False)
-def _plan(scenario: Scenario, said: tuple[tuple[str, Any], ...], _progress: Any) -> Plan:
-    return plan_of(scenario, dict(said), _progress)
+@st.cache_resource(show_spinner=False)
+def _kept() -> dict[Any, Plan]:
+    """Plans of all sessions, the newest ``MOST_KEPT``: a cached function may not draw a bar."""
+    return {}
 
 
 def _verdict(t: Translator, found: Plan) -> None:
@@ -168,7 +181,6 @@ def _rows(t: Translator, found: Plan) -> list[Row]:
         t("plan.shown"),
         SHOWN,
         key="plan_shown",
-        default=SHOWN[0],
         format_func=lambda name: t(f"plan.shown.{name}"),
         required=True,
         label_visibility="collapsed",
