@@ -26,4 +26,4 @@ USER 65534:65534
 EXPOSE 8501
 HEALTHCHECK --interval=30s --timeout=5s --start-period=20s \
     CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8501/_stcore/health', timeout=4)"]
-CMD ["streamlit", "run", "app.py"]
+CMD ["streamlit", "run", "ui/server.py"]

@@ -69,7 +69,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     log = tmp_path_factory.mktemp("server") / "log"
     url = f"http://{LOOPBACK}:{(port := _free_port())}"
     options = {"address": LOOPBACK, "port": port, "headless": "true", "fileWatcherType": "none"}
-    command = [sys.executable, "-m", "streamlit", "run", "app.py"]
+    command = [sys.executable, "-m", "streamlit", "run", "ui/server.py"]
     command += [f"--server.{name}={value}" for name, value in options.items()]
     with log.open("wb") as out:
         process = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=subprocess.STDOUT)
