@@ -9,6 +9,7 @@ that Back and Forward walk through scenarios.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,7 +24,7 @@ from calc.presets import CUSTOM, load_preset
 from calc.report import Report, evaluate
 from calc.scenario import FIELDS, Scenario
 from calc.view_inputs import EVERY, PAGE, VIEW_INPUTS
-from ui import custom_fields
+from ui import custom_fields, log
 from ui.remedy import remedy
 
 START = Scenario("kimi-k3", tp=8, dcp=8, batch=64, context=131072)
@@ -183,11 +184,20 @@ def scenario() -> Scenario:
 def result() -> Result:
     """Move 2: what the inputs describe, computed."""
     made = None
+    start = time.perf_counter()
     try:
         made = scenario()
-        return Result(made, evaluate(made), None)
+        report = evaluate(made)
     except CalcError as error:
+        if made is not None:
+            log.computed(made, _milliseconds(start), error.code)
         return Result(made, None, error)
+    log.computed(made, _milliseconds(start))
+    return Result(made, report, None)
+
+
+def _milliseconds(start: float) -> float:
+    return 1e3 * (time.perf_counter() - start)
 
 
 def write_link(shown: Result) -> None:
