@@ -163,7 +163,8 @@ def sweep_over(
             spread = [len(a.values) if a.name in arrays else 1 for a in axes if a not in looped]
             found = found.reshape(spread) if spread else found.item()
         if count == 1 and isinstance(found, np.ndarray):
-            values = np.broadcast_to(found, shape)
+            along = [len(a.values) if a.name in arrays else 1 for a in axes]
+            values = np.broadcast_to(found.reshape(along), shape)
         else:
             values[place] = found
         if progress is not None:
@@ -203,8 +204,9 @@ def _whole(name: str, first: int, last: int, step: int, least_step: int) -> None
 
 
 def _bounded(name: str, made: range) -> None:
-    if len(made) > MAX_POINTS:  # said first: a range is checked at its ends only
-        raise CalcError("sweep_too_large", points=len(made), maximum=MAX_POINTS)
+    points = (made.stop - 1 - made.start) // made.step + 1  # len() cannot say more than 2**63
+    if points > MAX_POINTS:  # said first: a range is checked at its ends only
+        raise CalcError("sweep_too_large", points=points, maximum=MAX_POINTS)
     rule = _rule(name)
     for value in (made[0], made[-1]):
         rule.check(value)

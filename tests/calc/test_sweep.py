@@ -100,6 +100,7 @@ def test_ranges_are_read_as_they_are_typed() -> None:
         ("context", "sweep_empty"),
         ("kv_dtype=1:9", "sweep_words"),
         ("context=1:1073741824", "sweep_too_large"),
+        ("batch=1:69223372036854775808", "sweep_too_large"),  # more than a C integer counts
         ("context=1:99999999999:1000000", "out_of_range"),
         ("context=1,x", "not_an_integer"),
         ("nonsense=1", "not_a_choice"),
@@ -160,3 +161,19 @@ def test_an_interval_between_states_says_where_it_means_nothing() -> None:
     stateless = sweep_over(Scenario("deepseek-v3"), "snapshot_bytes", [axis])
     assert stateless.values.tolist() == [None]
     assert "keeps no states" in str(stateless.faults[(0,)])
+
+
+@pytest.mark.parametrize("output", ["request_bytes", "batch_bytes", "max_requests", "sent_bytes"])
+def test_an_axis_of_one_value_is_an_axis_too(output: str) -> None:
+    base = Scenario("deepseek-v3")
+    for axes in (
+        [listed("context", [1000, 2000]), listed("tp", [8])],
+        [listed("tp", [8]), listed("context", [1000, 2000])],
+        [listed("context", [1000]), listed("tp", [8])],
+        [listed("batch", [7]), listed("context", [1000, 2000])],
+    ):
+        made = sweep_over(base, output, axes)
+        assert made.values.shape == tuple(len(axis.values) for axis in axes)
+        for first, second, value in made.rows():
+            point = replace(base, **{axes[0].name: first, axes[1].name: second})
+            assert value == OUTPUTS[output].read(evaluate(point))
