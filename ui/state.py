@@ -97,6 +97,9 @@ def read_link() -> None:
         _open(address, first=True)
     elif address != session().address and typed() == session().typed:
         _open(address, first=False)
+    # the inputs of views that were never open stay out: every widget looks through all keys
+    for asked in VIEW_INPUTS.get(st.session_state["view"], ()):
+        st.session_state.setdefault(asked.name, asked.default)
 
 
 def _open(address: dict[str, list[str]], first: bool) -> None:
@@ -119,7 +122,7 @@ def _open(address: dict[str, list[str]], first: bool) -> None:
     st.session_state["view"] = view
     st.session_state["presenting"] = presenting
     fill(scenario)
-    _fill_asked(EVERY if first else (field.name for field in VIEW_INPUTS.get(view, ())), asked)
+    _fill_asked((field.name for field in VIEW_INPUTS.get(view, ())), asked)
     said = Said(scenario, lang, view, presenting, _asked(view))
     st.session_state["_session"] = Session(address, said, notice)
     session().typed = typed()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from calc.items import Item, formula
-from calc.units import Number
+from calc.units import Number, greater
 
 
 class Verdict(StrEnum):
@@ -114,3 +114,9 @@ def latency_saved(before: Number, after: Number) -> Number:
 def difference_of(first: Number, second: Number) -> Number:
     """One number less another."""
     return first - second
+
+
+@formula(unit="", source="arithmetic")
+def larger_of(first: Number, second: Number) -> Number:
+    """The larger of two numbers."""
+    return greater(first, second)

@@ -10,6 +10,7 @@ from calc.learn.claims.base import (
     Verdict,
     arithmetic,
     difference_of,
+    larger_of,
     latency_saved,
     product_of,
     ratio_of,
@@ -28,6 +29,8 @@ V3 = "deepseek-v3"
 HEADS, WIDTH, LAYERS, TOKENS = 32, 128, 32, 8192
 A100_FP32 = 19.5
 """TFLOP/s of the CUDA cores: NVIDIA A100 data sheet."""
+RING, SHARED_KIB = 32, 164
+"""Tokens of its ring buffer; KiB of shared memory of an A100 multiprocessor (white paper)."""
 A100_SM, A100_HZ, SHARED_BYTES_A_CLOCK = 108, 1.41e9, 128
 """Multiprocessors, boost clock, and shared-memory bytes a clock of each: A100 white paper."""
 
@@ -55,8 +58,9 @@ def _bf16() -> float:
     return float(load_hardware("a100-80gb").flops["bf16"].value) / 1e12
 
 
-def _hbm() -> float:
-    return float(load_hardware("a100-80gb").memory_rate.value) / 1e12
+def _least(needed: Item) -> Item:
+    """The capacity, where it holds what is needed, or else what would be needed."""
+    return larger_of.item("capacity", first=needed, second=SHARED_KIB)
 
 
 CLAIMS = (
@@ -123,7 +127,7 @@ CLAIMS = (
                 second=ratio_of.item("share", first=row_token_scaled(V3), second=row(V3)),
             ),
         },
-        0.02,
+        0.01,
     ),
     _claim(
         "a100_flops",
@@ -143,15 +147,17 @@ CLAIMS = (
                 first=A100_SM * SHARED_BYTES_A_CLOCK,
                 second=A100_HZ / 1e12,
             ),
-            "hbm": product_of.item("hbm", first=_hbm(), second=1),
         },
         0.03,
     ),
     _claim(
-        "ring_kib",
-        64,
-        lambda: {"toy": _in(KIB, elements(1024), 32), "published": _in(KIB, row(V3), 32)},
-        0.01,
+        "ring_fits",
+        SHARED_KIB,
+        lambda: {
+            "one_layer": _least(_in(KIB, elements(1024), RING)),
+            "all_layers": _least(_in(KIB, elements(1024), RING, LAYERS)),
+        },
+        0.0,
     ),
     _judged("ring_keeps", Verdict.WRONG),
     _claim(

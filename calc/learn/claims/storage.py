@@ -186,7 +186,7 @@ CLAIMS = (
                 second=row(V3),
             ),
         },
-        0.02,
+        0.01,
     ),
     _judged("formats_apart", Verdict.RIGHT),
     _judged("media_hash", Verdict.RIGHT),
