@@ -158,7 +158,7 @@ def main() -> None:
         script = Path(folder) / "baseline.py"
         script.write_text(BASELINE, encoding="utf-8")
         browser = playwright.chromium.launch(executable_path=chromium, args=BROWSER_ARGS)
-        with served(ROOT / "app.py", ROOT) as ours, served(script, Path(folder)) as baseline:
+        with served(ROOT / "ui/server.py", ROOT) as ours, served(script, Path(folder)) as baseline:
             measure(browser, ours, baseline)
         browser.close()
 
