@@ -243,7 +243,7 @@ def _chosen(t: Translator, rows: list[Row]) -> None:
         )
         command = launch_command(row.scenario)
         st.caption(t("plan.launch", engine=command.engine, version=command.version))
-        st.code(command.text, language="bash", wrap_lines=True)
+        st.code(command.text, language=None, wrap_lines=True)
         if command.left_out:
             fields = ", ".join(t(f"field.{name}") for name in command.left_out)
             st.caption(t("plan.left_out", fields=fields))
