@@ -88,7 +88,8 @@ def first_visit(browser: Browser, url: str) -> float:
     start = time.perf_counter()
     with visited(browser, url) as page:
         page.wait_for_function(
-            f"[...document.querySelectorAll('{NUMBERS}')].some(n => /[0-9]/.test(n.textContent))"
+            "() => [...document.querySelectorAll"
+            f"('{NUMBERS}')].some(n => /[0-9]/.test(n.textContent))"
         )
         return time.perf_counter() - start
 
@@ -97,7 +98,7 @@ def answer(page: Page, act: Callable[[], None]) -> float:
     """Seconds from a key or a click to the last number that it changed on the page."""
     page.evaluate("window.asked = window.changed = undefined")
     act()
-    page.wait_for_function("window.changed !== undefined", timeout=30_000)
+    page.wait_for_function("() => window.changed !== undefined", timeout=30_000)
     settle(page)
     return float(page.evaluate("(window.changed - window.asked) / 1000"))
 

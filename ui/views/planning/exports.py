@@ -51,7 +51,7 @@ def draw(t: Translator, report: Report) -> None:
     preview = st.expander(t("plan.export.preview"), key="plan_preview", on_change="rerun")
     if preview.open:
         with preview:
-            st.code(report_text(t, report), language="markdown", wrap_lines=True)
+            st.code(report_text(t, report), language=None, wrap_lines=True)
     st.subheader(t("plan.export.launch"), anchor=False)
     for engine in ENGINES:
         _launch(t, report, engine)
