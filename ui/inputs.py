@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import streamlit as st
 
 from calc.engines import ENGINES
@@ -67,9 +69,11 @@ def draw(t: Translator) -> None:
     field(t, "kv_dtype")
     field(t, "kv_cache_memory_gib", disabled=_pointless("kv_cache_memory_gib"))
     for section, names in sections().items():
-        with st.expander(t(f"inputs.{section}")):
-            for name in names:
-                field(t, name, disabled=_pointless(name))
+        kept = st.expander(t(f"inputs.{section}"), key=f"section_{section}", on_change="rerun")
+        if kept.open:  # a folded one costs a run nothing; its inputs keep their values
+            with kept:
+                for name in names:
+                    field(t, name, disabled=_pointless(name))
     st.button(
         t("inputs.reset"),
         key="reset",
@@ -88,29 +92,27 @@ def sections() -> dict[str, tuple[str, ...]]:
 def field(t: Translator, name: str, disabled: bool = False) -> None:
     """The widget of one Scenario field; its kind follows from the field's."""
     rule = FIELDS[name]
-    label, note = t(f"field.{name}"), t(f"help.{name}")
+    label = t(f"field.{name}")
+    kept: dict[str, Any] = {"key": name, "help": t(f"help.{name}"), "persist_state": "session"}
     if isinstance(rule, ListField):
-        st.text_input(label, key=name, max_chars=400, help=note)
+        st.text_input(label, max_chars=400, **kept)
     elif isinstance(rule, ChoiceField):
         st.selectbox(
             label,
             rule.choices,
-            key=name,
             format_func=lambda choice: option(t, name, choice),
-            help=note,
             on_change=AFTER_A_CHOICE.get(name, "rerun"),
             disabled=disabled,
             accept_new_options=isinstance(rule, SizeField),
+            **kept,
         )
     elif isinstance(rule, WholeField):
         bounds = (rule.minimum, rule.maximum)
-        st.number_input(label, *bounds, step=1, key=name, help=note, disabled=disabled)
+        st.number_input(label, *bounds, step=1, disabled=disabled, **kept)
     else:
         limits = (float(rule.minimum), float(rule.maximum))
         step = 1.0 if rule.maximum > 100 else 0.01
-        st.number_input(
-            label, *limits, step=step, format="%g", key=name, help=note, disabled=disabled
-        )
+        st.number_input(label, *limits, step=step, format="%g", disabled=disabled, **kept)
 
 
 def option(t: Translator, name: str, choice: str) -> str:

@@ -8,6 +8,8 @@ import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from ui.inputs import sections
+
 APP = Path(__file__).resolve().parents[2] / "app.py"
 
 OpenApp = Callable[..., AppTest]
@@ -15,10 +17,15 @@ OpenApp = Callable[..., AppTest]
 
 @pytest.fixture
 def open_app() -> OpenApp:
-    """Opens the page as a new user: ``open_app(v="1", model="kimi-k3", ...)`` are link keys."""
+    """Opens the page as a new user: ``open_app(v="1", model="kimi-k3", ...)`` are link keys.
+
+    All sections of the sidebar are open, so that every input can be reached.
+    """
 
     def visit(**keys: Any) -> AppTest:
         app = AppTest.from_file(str(APP), default_timeout=30)
+        for section in sections():
+            app.session_state[f"section_{section}"] = True
         for key, text in keys.items():
             app.query_params[key] = text
         app.run()

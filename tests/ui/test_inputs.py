@@ -10,7 +10,7 @@ from calc.fields import ChoiceField, ListField
 from calc.presets import preset_ids
 from calc.report import evaluate
 from calc.scenario import FIELDS, Scenario
-from tests.ui.conftest import card, headline, shown_text
+from tests.ui.conftest import OpenApp, card, headline, shown_text
 from ui import inputs, numbers, state
 from ui.remedy import remedy
 
@@ -142,3 +142,25 @@ def test_the_language_switch_keeps_every_value(app: AppTest) -> None:
 
 def _start() -> dict[str, Any]:
     return {name: getattr(state.START, name) for name in FIELDS}
+
+
+def test_inputs_of_a_folded_section_keep_their_values(app: AppTest) -> None:
+    app.selectbox(key="gpu").set_value("h200").run()
+    for section in inputs.sections():
+        app.session_state[f"section_{section}"] = False
+    app.run()
+    assert "gpu" not in [box.key for box in app.selectbox]
+    app.number_input(key="batch").set_value(7).run()
+    assert app.query_params["gpu"] in ("h200", ["h200"])
+    app.session_state["section_memory"] = True
+    app.run()
+    assert app.selectbox(key="gpu").value == "h200"
+
+
+def test_a_link_reaches_folded_inputs(open_app: OpenApp) -> None:
+    app = open_app(v="1", model="kimi-k3", tp="8", gpu="h100", block_size="256")
+    for section in inputs.sections():
+        app.session_state[f"section_{section}"] = False
+    app.run()
+    assert app.session_state["gpu"] == "h100"
+    assert app.session_state["block_size"] == 256
