@@ -17,7 +17,8 @@ HEAVY = {"pandas", "plotly", "streamlit", "torch"}
 MAY_IMPORT = {
     "calc": STDLIB | {"calc", "numpy", "pydantic", "yaml"},
     "gpu": STDLIB | {"calc", "gpu", "numpy", "pydantic", "torch", "triton"},
-    "ui": STDLIB | {"calc", "ui", "numpy", "pandas", "plotly", "pydantic", "streamlit", "yaml"},
+    "ui": STDLIB
+    | {"calc", "ui", "numpy", "pandas", "plotly", "pydantic", "starlette", "streamlit", "yaml"},
     "app.py": STDLIB | {"calc", "ui", "streamlit"},
 }
 

@@ -86,7 +86,7 @@ def arithmetic(
     return Claim(id, source, claimed, within, rights)
 
 
-@formula(unit="", source="arithmetic")
+@formula(unit="units", source="arithmetic")
 def product_of(first: Number, second: Number) -> Number:
     """One number times another."""
     return first * second
@@ -110,13 +110,13 @@ def latency_saved(before: Number, after: Number) -> Number:
     return 100 * (1 - before / after)
 
 
-@formula(unit="", source="arithmetic")
+@formula(unit="units", source="arithmetic")
 def difference_of(first: Number, second: Number) -> Number:
     """One number less another."""
     return first - second
 
 
-@formula(unit="", source="arithmetic")
+@formula(unit="units", source="arithmetic")
 def larger_of(first: Number, second: Number) -> Number:
     """The larger of two numbers."""
     return greater(first, second)
