@@ -1,4 +1,8 @@
-"""The flags with which an engine is started as a scenario says, for the version of its rules."""
+"""The flags with which an engine is started as a scenario says, for the version of its rules.
+
+Names and values as in vLLM 0.33.0 engine/arg_utils.py and config/{cache,parallel}.py, and in
+SGLang 0.5.23 srt/arg_groups/fields/.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ MODEL = "MODEL"
 """Stands for the weights' folder or hub id, which a scenario does not know."""
 
 VLLM_KV = {"bf16": "bfloat16"}
-SGLANG_KV = {"bf16": "bfloat16", "fp8": "fp8_e4m3", "nvfp4": "fp4_e2m1"}
+SGLANG_KV = {"bf16": "bfloat16", "fp8": "fp8_e4m3", "nvfp4": "nvfp4"}
 KV_FLAGS = {"vllm": {name: VLLM_KV.get(name, name) for name in KV_FORMATS}, "sglang": SGLANG_KV}
 """By engine: the value of its cache dtype flag for each format that it takes."""
 
@@ -91,14 +95,14 @@ def _sglang(made: Scenario, backend: str, replicated: bool) -> tuple[list[str], 
     flags += ["--tp-size", str(made.tp * made.dp)]
     left_out = []
     if made.dp > 1:
-        flags += ["--dp-size", str(made.dp), "--enable-dp-attention"]
+        flags += ["--attn-dp-size", str(made.dp)]
     if made.pp > 1:
         flags += ["--pp-size", str(made.pp)]
     if made.dcp > 1:
         flags += ["--dcp-size", str(made.dcp), "--dcp-comm-backend", backend]
-        if made.query_replication == "on":
-            flags += ["--dcp-replicate-q-proj"]
-        left_out += ["query_replication"] if made.query_replication == "off" else []
+        if made.query_replication != "auto":
+            no = "" if made.query_replication == "on" else "no-"
+            flags += [f"--{no}dcp-replicate-q-proj"]
     if made.ep != "off":
         flags += ["--ep-size", str(made.layout.ep)]
         if made.moe_backend.startswith("deepep"):

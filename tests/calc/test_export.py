@@ -45,8 +45,7 @@ def test_flags_of_vllm_carry_its_names() -> None:
 def test_sglang_counts_attention_replicas_inside_its_tp_group() -> None:
     made = replace(KIMI, engine="sglang", tp=8, dcp=4, dp=4, ep="on")
     found = flags(made)
-    assert (found["--tp-size"], found["--dp-size"], found["--dcp-size"]) == ("32", "4", "4")
-    assert "--enable-dp-attention" in found
+    assert (found["--tp-size"], found["--attn-dp-size"], found["--dcp-size"]) == ("32", "4", "4")
     assert found["--ep-size"] == "32"
     assert found["--dcp-comm-backend"] == "a2a"
     assert launch_command(made).version == "0.5.23"
@@ -56,6 +55,15 @@ def test_what_has_no_flag_is_said() -> None:
     made = Scenario("llama-3.1-8b", engine="sglang", kv_dtype="int8_per_token_head")
     assert launch_command(made).left_out == ("kv_dtype",)
     assert "--kv-cache-dtype" not in flags(made)
+
+
+def test_sglang_s_own_names_for_formats_and_query_replication() -> None:
+    """SGLang 0.5.23 arg_groups/fields/model.py and parallel.py."""
+    off = flags(replace(KIMI, engine="sglang", query_replication="off", kv_dtype="nvfp4"))
+    assert "--no-dcp-replicate-q-proj" in off
+    assert off["--kv-cache-dtype"] == "nvfp4"
+    on = flags(replace(KIMI, engine="sglang", query_replication="on"))
+    assert "--dcp-replicate-q-proj" in on
 
 
 def test_an_illegal_layout_has_no_command() -> None:
