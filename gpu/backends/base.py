@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -17,7 +18,7 @@ Answer = tuple[Any, Any]
 HOPPER = (9, 0)
 
 
-class Backend:
+class Backend(ABC):
     """One way to compute decode attention.
 
     ``weak``: it runs anywhere but far from the floor, so a low fraction says
@@ -30,13 +31,13 @@ class Backend:
     weak: ClassVar[bool] = False
     quick: ClassVar[bool] = True
 
+    @abstractmethod
     def why_not(self, shape: AttentionShape, device: Any) -> str | None:
         """Why it cannot run here, in a few words, or None. Imports nothing large."""
-        raise NotImplementedError
 
+    @abstractmethod
     def prepare(self, task: Problem) -> Callable[[], Answer]:
         """Everything before the call that a server does once; the call is what is timed."""
-        raise NotImplementedError
 
     def scratch_bytes(self, shape: AttentionShape) -> int:
         """Memory beyond the problem's tensors, about."""
