@@ -144,27 +144,37 @@ def decode(params: Mapping[str, list[str]]) -> Opened:
 
 def pack_spec(spec: ModelSpec) -> str:
     """A custom model's description as compressed, URL-safe text."""
-    text = spec.model_dump_json(exclude_defaults=True)
+    return packed(spec.model_dump_json(exclude_defaults=True))
+
+
+def packed(text: str) -> str:
+    """A text compressed, as letters that need no quoting in an address."""
     return base64.urlsafe_b64encode(zlib.compress(text.encode(), 9)).decode().rstrip("=")
+
+
+def inflated(text: str, most: int, code: str) -> bytes:
+    """Inverse of ``packed``: JSON of at most so many bytes whose objects repeat no key; raises
+    CalcError of a code that takes a reason."""
+    try:
+        if not re.fullmatch(r"[A-Za-z0-9_-]+", text, re.ASCII):
+            raise ValueError("not URL-safe base64 without padding")
+        compressed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        inflater = zlib.decompressobj()
+        data = inflater.decompress(compressed, most)
+    except (binascii.Error, ValueError, zlib.error):
+        raise CalcError(code, reason="it is damaged or cut off") from None
+    if inflater.unconsumed_tail or inflater.unused_data or not inflater.eof:
+        raise CalcError(code, reason=f"it is cut off, or larger than {most:,} bytes")
+    try:
+        json.loads(data, object_pairs_hook=_no_repeats)
+    except (ValueError, RecursionError):
+        raise CalcError(code, reason="it is not plain JSON") from None
+    return data
 
 
 def unpack_spec(text: str) -> ModelSpec:
     """Inverse of ``pack_spec``; bounded in memory, raises CalcError."""
-    try:
-        if not re.fullmatch(r"[A-Za-z0-9_-]+", text, re.ASCII):
-            raise ValueError("not URL-safe base64 without padding")
-        packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        inflater = zlib.decompressobj()
-        data = inflater.decompress(packed, MAX_SPEC_BYTES)
-    except (binascii.Error, ValueError, zlib.error):
-        raise CalcError("spec_unreadable", reason="it is damaged or cut off") from None
-    if inflater.unconsumed_tail or inflater.unused_data or not inflater.eof:
-        reason = f"it is cut off, or larger than {MAX_SPEC_BYTES:,} bytes"
-        raise CalcError("spec_unreadable", reason=reason)
-    try:
-        json.loads(data, object_pairs_hook=no_repeats)
-    except (ValueError, RecursionError):
-        raise CalcError("spec_unreadable", reason="it is not plain JSON") from None
+    data = inflated(text, MAX_SPEC_BYTES, "spec_unreadable")
     spec = read_model_json(data, "spec")
     if spec.id != CUSTOM:
         raise CalcError("spec_unreadable", reason=f"its id is not {CUSTOM}")
@@ -199,8 +209,7 @@ def _figures(text: str) -> tuple[int, ...]:
     return tuple(int(number) for number in text.split("."))
 
 
-def no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """For ``json.loads``: an object that names a key twice is refused."""
+def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     keys = [key for key, _ in pairs]
     if len(keys) != len(set(keys)):
         raise ValueError("repeated key")
