@@ -106,6 +106,20 @@ def _row_terms(part: Component, tokens: int) -> Term:
     return Term(counted, divisors)
 
 
+def _estimate(
+    kind: str,
+    topic: str,
+    made: Scenario,
+    exact: Item,
+    terms: Sequence[Term],
+    unit: str,
+    **given: Any,
+) -> Question:
+    """A question for a number that may be rounded to two digits."""
+    path = mental(terms, float(exact.value), ROUNDED)
+    return Question(kind, topic, made, _layout(made) | given, unit, ROUNDED, exact, path)
+
+
 def token_bytes(random: Random) -> Question:
     """Growing bytes of a token on a rank."""
     kv_dtype = random.choice(("bf16", "bf16", "fp8"))
@@ -116,34 +130,15 @@ def token_bytes(random: Random) -> Question:
         return request_bytes(random)
     parts = [part for part in _components(report) if part.growth is Growth.GROWING]
     terms = [_row_terms(part, 1) for part in parts]
-    return Question(
-        "token_bytes",
-        "kv",
-        made,
-        _layout(made),
-        "B",
-        ROUNDED,
-        exact,
-        mental(terms, float(exact.value), ROUNDED),
-    )
+    return _estimate("token_bytes", "kv", made, exact, terms, "B")
 
 
 def request_bytes(random: Random) -> Question:
     """Bytes of a request on a rank."""
     made = _scenario(random)
     report = evaluate(made)
-    exact = report.cache.stage.per_request
     terms = [_row_terms(part, made.context) for part in _components(report)]
-    return Question(
-        "request_bytes",
-        "kv",
-        made,
-        _layout(made),
-        "B",
-        ROUNDED,
-        exact,
-        mental(terms, float(exact.value), ROUNDED),
-    )
+    return _estimate("request_bytes", "kv", made, report.cache.stage.per_request, terms, "B")
 
 
 def fixed_against_growing(random: Random) -> Question:
@@ -155,13 +150,17 @@ def fixed_against_growing(random: Random) -> Question:
         base_elements=stage.state_per_request,
         elements=stage.growing_per_token,
     )
-    numbers = Term((float(stage.state_per_request.value),), (float(stage.growing_per_token.value),))
-    values = _layout(made) | {
-        "state": int(stage.state_per_request.value),
-        "growing": float(stage.growing_per_token.value),
-    }
-    path = mental([numbers], float(exact.value), ROUNDED)
-    return Question("crossover", "crossover", made, values, "tokens", ROUNDED, exact, path)
+    state, growing = stage.state_per_request.value, float(stage.growing_per_token.value)
+    return _estimate(
+        "crossover",
+        "crossover",
+        made,
+        exact,
+        [Term((float(state),), (growing,))],
+        "tokens",
+        state=int(state),
+        growing=growing,
+    )
 
 
 def stripe_saves(random: Random) -> Question:
@@ -169,9 +168,8 @@ def stripe_saves(random: Random) -> Question:
     made = _scenario(random, ("deepseek-v3", "kimi-k3", "deepseek-v2-lite"), striped=True)
     alone = evaluate(replace(made, dcp=1)).cache.stage.growing_per_token
     exact = striped_bytes.item("quiz.striped", row_bytes=alone, dcp=made.dcp)
-    path = mental([Term((float(alone.value),), (made.dcp,))], float(exact.value), ROUNDED)
-    values = _layout(made) | {"alone": int(alone.value)}
-    return Question("stripe_saves", "kv", made, values, "B", ROUNDED, exact, path)
+    terms = [Term((float(alone.value),), (made.dcp,))]
+    return _estimate("stripe_saves", "kv", made, exact, terms, "B", alone=int(alone.value))
 
 
 def max_requests(random: Random) -> Question:
@@ -184,9 +182,9 @@ def max_requests(random: Random) -> Question:
         report = evaluate(made)
         exact = report.fit.max_requests
     held = float(report.cache.stage.per_request.value)
-    path = mental([Term((float(made.budget_bytes),), (held,))], float(exact.value), ROUNDED)
-    values = _layout(made) | {"budget": made.kv_cache_memory_gib, "request": int(held)}
-    return Question("max_requests", "fit", made, values, "requests", ROUNDED, exact, path)
+    terms = [Term((float(made.budget_bytes),), (held,))]
+    given = {"budget": made.kv_cache_memory_gib, "request": int(held)}
+    return _estimate("max_requests", "fit", made, exact, terms, "requests", **given)
 
 
 def which_fits(random: Random) -> Question:
@@ -246,10 +244,9 @@ def gather_payload(random: Random) -> Question:
     )
     stage = next(one for one in evaluate(made).step.stages if one.name == "gather_query")
     assert stage.payload is not None
-    shape = stage.shape
-    path = mental([Term((*shape, 2.0))], float(stage.payload.value), ROUNDED)
-    values = _layout(made) | {"batch": made.batch, "heads": shape[1], "width": shape[2]}
-    return Question("gather_payload", "traffic", made, values, "B", ROUNDED, stage.payload, path)
+    given = {"batch": made.batch, "heads": stage.shape[1], "width": stage.shape[2]}
+    terms = [Term((*stage.shape, 2.0))]
+    return _estimate("gather_payload", "traffic", made, stage.payload, terms, "B", **given)
 
 
 def reduce_sent(random: Random) -> Question:
@@ -260,9 +257,8 @@ def reduce_sent(random: Random) -> Question:
     stage = next(one for one in evaluate(made).step.stages if one.name == "o_proj")
     assert stage.sent is not None
     terms = [Term((2, made.tp - 1, *stage.shape, 2.0), (made.tp,))]
-    path = mental(terms, float(stage.sent.value), ROUNDED)
-    values = _layout(made) | {"batch": made.batch, "hidden": stage.shape[1]}
-    return Question("reduce_sent", "traffic", made, values, "B", ROUNDED, stage.sent, path)
+    given = {"batch": made.batch, "hidden": stage.shape[1]}
+    return _estimate("reduce_sent", "traffic", made, stage.sent, terms, "B", **given)
 
 
 def usable_prefix(random: Random) -> Question:
