@@ -35,10 +35,16 @@ def checkpoint_write_rate(state_bytes: int, tokens_per_second: float, interval: 
     return state_bytes * tokens_per_second / interval
 
 
-@formula(unit="tokens", source="hits end anywhere with equal chance")
-def mean_recompute(interval: int) -> Number:
-    """Tokens computed again on average: anything from 0 to an interval less one."""
-    return (interval - 1) / 2
+@formula(unit="tokens", source="hits end anywhere in the prefix with equal chance")
+def mean_recompute(prefix: int, interval: int) -> Number:
+    """Tokens computed again on average: those behind the last snapshot, over all of the prefix.
+
+    Each whole interval counts 0 to I - 1, what is left behind the last one the same from 0.
+    """
+    return (
+        (prefix // interval) * interval * (interval - 1)
+        + (prefix % interval) * (prefix % interval - 1)
+    ) / (2 * prefix)
 
 
 @formula(unit="tokens", source="tokens behind the last snapshot, weighted by how often")
@@ -121,7 +127,7 @@ def interval_cost(state: Item, interval: int, unit: int, work: Workload) -> Inte
 
 def _recompute(interval: int, work: Workload) -> Item:
     if not work.lengths:
-        return mean_recompute.item("checkpoints.recompute", interval=interval)
+        return mean_recompute.item("checkpoints.recompute", prefix=work.prefix, interval=interval)
     last = work.prefix // interval * interval
     behind = sum(
         (tokens % interval if tokens <= last else tokens - last) * often

@@ -10,6 +10,7 @@ from calc.answers import Mix, SharedPrefix, in_deployment, mixed_lengths, shared
 from calc.budget import Allowances, Budget, sglang_budget, typed_budget, vllm_budget
 from calc.capacity import CONTEXT_LIMIT, Cache, Fit
 from calc.engine_json import budget_json, engine_json, mix_json, prefix_json
+from calc.engines import ENGINES, Engine
 from calc.engines.settings import CacheSettings
 from calc.engines.sglang_pool import PoolView, pool_view
 from calc.engines.vllm_blocks import BlockView, Plan, block_view, plan
@@ -23,13 +24,14 @@ from calc.units import GIB
 from calc.weights import RankWeights, rank_bytes
 
 
-def cache_settings(scenario: Scenario) -> CacheSettings:
-    """The cache options of a scenario, for requests of its context."""
+def cache_settings(scenario: Scenario, engine: Engine | None = None) -> CacheSettings:
+    """The cache options of a scenario in its engine (or another), for requests of its context."""
+    rules = engine or scenario.engine_rules
     return CacheSettings(
         max_model_len=scenario.context,
         max_num_batched_tokens=scenario.max_num_batched_tokens,
         async_scheduling=scenario.async_scheduling == "on",
-        block_size=scenario.block_size,
+        block_size=scenario.block_size or rules.default_block(scenario.model_spec),
         prefix_caching=scenario.prefix_caching == "on",
         speculative_tokens=scenario.speculative_tokens,
         hybrid_manager=scenario.hybrid_kv_manager == "on",
@@ -95,7 +97,7 @@ def budget_beside(scenario: Scenario, held: Sequence[Item | int]) -> Budget:
 
 def vllm_plan(scenario: Scenario, place: Sharding) -> Plan:
     """Pages and groups; kept with the model, as they depend on no budget."""
-    model, settings = scenario.model_spec, cache_settings(scenario)
+    model, settings = scenario.model_spec, cache_settings(scenario, ENGINES["vllm"])
     sizes = scenario.layout.stage_layers or model.stage_sizes(scenario.pp)
     key = (
         "vllm.plan",

@@ -110,6 +110,7 @@ MESSAGES: dict[str, str] = {
     "identity_interleave": "interleave: {given} tokens do not divide a rank's block of {block}",
     "storage_chunk": "chunk: {chunk} tokens do not divide into {unit}, over which rows are spread",
     "transfer_model": "model: a cache moves only between replicas of the same model",
+    "reuse_chunk": "chunk: {given} tokens are no multiple of {unit}, the engine's blocks",
     "reuse_interval": (
         "interval: {interval} tokens are no multiple of {unit}, where a state can be saved"
     ),

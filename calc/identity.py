@@ -28,15 +28,16 @@ from calc.scenario import Scenario
 Kind = Literal["content", "format", "place"]
 Covered = Literal["yes", "partly", "handshake", "no", "unread"]
 LONGEST = 120
-SCHEMA = "kv-identity/1"
+SCHEMA = "kv-identity/2"
 
 
 @dataclass(frozen=True, slots=True)
 class Serving:
     """What a deployment adds to a scenario; empty where it has none.
 
-    ``interleave``: consecutive tokens on one rank of a DCP group. ``part``: which of the distinct
-    parts of a TP group a block is from.
+    ``layout``: the order of a block's axes in memory (NHD, HND), which the attention backend
+    decides. ``interleave``: consecutive tokens on one rank of a DCP group. ``part``: which of the
+    distinct parts of a TP group a block is from, ``stage`` which pipeline stage.
     """
 
     rope: str = ""
@@ -45,6 +46,7 @@ class Serving:
     media: str = ""
     draft: str = ""
     salt: str = ""
+    layout: str = ""
     interleave: int = 1
     part: int = 0
     stage: int = 0
@@ -77,13 +79,14 @@ FIELDS: tuple[IdentityField, ...] = (
     IdentityField("scales", "format", "no", "partly", "partly"),
     IdentityField("states", "format", "no", "no", "partly"),
     IdentityField("rows", "format", "no", "yes", "partly"),
+    IdentityField("layout", "format", "no", "handshake", "unread"),
     IdentityField("padding", "format", "no", "handshake", "partly"),
     IdentityField("block_size", "format", "yes", "handshake", "yes"),
     IdentityField("engine", "format", "no", "yes", "no"),
     IdentityField("tp_parts", "place", "no", "handshake", "yes"),
     IdentityField("part", "place", "no", "handshake", "yes"),
     IdentityField("dcp", "place", "no", "handshake", "partly"),
-    IdentityField("interleave", "place", "no", "partly", "no"),
+    IdentityField("interleave", "place", "no", "partly", "partly"),
     IdentityField("pp", "place", "no", "partly", "yes"),
     IdentityField("stage", "place", "no", "partly", "yes"),
 )
@@ -131,6 +134,7 @@ def identity(scenario: Scenario, serving: Serving | None = None) -> Identity:
             "rows": ", ".join(
                 f"{p.store.kind} {p.store.name} {p.store.bytes.value} B" for p in parts
             ),
+            "layout": said.layout,
             "padding": _padding(scenario),
             "block_size": ", ".join(f"{group.kind} {group.chunk}" for group in groups),
             "engine": engine_id(scenario.engine_rules),
@@ -187,7 +191,7 @@ def _padding(scenario: Scenario) -> str:
 
 
 def _check(scenario: Scenario, said: Serving) -> None:
-    for name in ("rope", "lora", "lora_version", "media", "draft", "salt"):
+    for name in ("rope", "lora", "lora_version", "media", "draft", "salt", "layout"):
         text: str = getattr(said, name)
         if len(text) > LONGEST or not text.isprintable():
             raise CalcError("identity_text", name, given=shown(text), maximum=LONGEST)

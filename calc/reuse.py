@@ -14,7 +14,7 @@ import math
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from calc.errors import CalcError, shown
@@ -51,6 +51,7 @@ class Cut(StrEnum):
     CHUNK = "chunk"  # a chunk of the current attention chunk is not there
     SNAPSHOT = "snapshot"  # no state was saved there
     DRAFT = "draft"  # a drafting group gives its last chunk up
+    OFF = "off"  # the engine looks nothing up
     ALIGNMENT = "alignment"  # the end is no multiple of what all groups have in common
 
 
@@ -173,10 +174,8 @@ def needs(group: ReuseGroup, boundary: int, rule: Rule) -> range:
             first = max(0, boundary - group.limit) // group.chunk
         case Growth.WINDOW:
             first = max(0, end - int(window_chunks(group, rule).value))
-        case Growth.CHUNK if rule in (Rule.IDEAL, Rule.VLLM):
-            first = boundary // group.limit * group.limit // group.chunk
         case Growth.CHUNK:
-            first = max(0, end - ceil_div(group.limit, group.chunk))
+            first = boundary // group.limit * group.limit // group.chunk
         case Growth.STATE:
             first = max(0, end - 1)
         case _:
@@ -218,17 +217,21 @@ def usable(
     missing: Mapping[str, Iterable[int]],
     rule: Rule,
     new_tokens: int = 1,
+    enabled: bool = True,
 ) -> Hit:
     """The usable prefix of a request that shares ``prefix`` tokens with an earlier one.
 
     ``missing`` names the chunks of each group that are not in the cache; whole chunks of the
-    prefix that it does not name are there.
+    prefix that it does not name are there. ``enabled`` False: prefix caching is off.
     """
     _check(groups, prefix, missing, new_tokens)
     gone = {group.id: tuple(sorted(set(missing.get(group.id, ())))) for group in groups}
     longest = longest_hit.item("reuse.longest", prefix=prefix, new_tokens=new_tokens)
-    # LMCache matches whole chunks of the request and lets the engine compute the last token
-    most = prefix if rule is Rule.LMCACHE else int(longest.value)
+    # LMCache matches whole chunks of the request and lets the engine compute the last token,
+    # unless there are states, which cannot step back one token
+    states = any(group.growth is Growth.STATE for group in groups)
+    most = prefix if rule is Rule.LMCACHE and not states else int(longest.value)
+    most = most if enabled else 0
     alignment = _alignment(groups, rule)
     align = int(alignment.value) if isinstance(alignment, Item) else alignment
     # nothing behind the first chunk that full attention lacks can be used
@@ -236,24 +239,22 @@ def usable(
         (gone[g.id][0] * g.chunk for g in groups if g.growth is Growth.GROWING and gone[g.id]),
         default=most,
     )
-    common = next(
-        boundary
-        for boundary in range(min(first, most) // align * align, -1, -align)
-        if all(_lacking(group, boundary, gone[group.id], rule, most) is None for group in groups)
-    )
+    common = _common(groups, gone, rule, align, min(first, most), most)
     cut, binding, blocking = _why(groups, gone, rule, common + align, most)
     tokens = min(common, int(longest.value))
     if tokens == prefix:
         cut = Cut.COMPLETE
     elif common == prefix or (cut is Cut.PARTIAL and common + align == prefix):
         cut = Cut.LAST_TOKEN
+    cut = cut if enabled else Cut.OFF
+    alone = tuple(_alone(group, gone[group.id], rule, most, common, prefix) for group in groups)
     return Hit(
         rule,
         prefix,
         new_tokens,
         longest,
         alignment,
-        tuple(_alone(group, gone[group.id], rule, most, common, prefix) for group in groups),
+        alone if enabled else tuple(replace(one, cut=Cut.OFF) for one in alone),
         tokens,
         recomputed_tokens.item(
             "reuse.recomputed", prefix=prefix, new_tokens=new_tokens, hit_tokens=tokens
@@ -262,6 +263,33 @@ def usable(
         binding,
         blocking,
     )
+
+
+def _common(
+    groups: Sequence[ReuseGroup],
+    gone: Mapping[str, tuple[int, ...]],
+    rule: Rule,
+    align: int,
+    start: int,
+    most: int,
+) -> int:
+    """The longest boundary that suits all groups.
+
+    A chunk that a window or an attention chunk lacks is lacking for every boundary behind its
+    start, so that the search goes there at once.
+    """
+    boundary = start // align * align
+    while boundary:
+        lacks = ((g, _lacking(g, boundary, gone[g.id], rule, most)) for g in groups)
+        found = next(((group, lack) for group, lack in lacks if lack is not None), None)
+        if found is None:
+            return boundary
+        group, (cut, chunk) = found
+        before = boundary - align
+        if cut in (Cut.MISSING, Cut.WINDOW, Cut.CHUNK) and chunk is not None:
+            before = min(before, chunk * group.chunk // align * align)
+        boundary = before
+    return 0
 
 
 def _why(
@@ -287,8 +315,7 @@ def _alone(
     best = group.chunks(most) * group.chunk
     if group.growth is Growth.GROWING and gone:
         best = min(best, gone[0] * group.chunk)
-    while _lacking(group, best, gone, rule, most) is not None:
-        best -= group.chunk
+    best = _common([group], {group.id: gone}, rule, group.chunk, best, most)
     following = best + group.chunk
     cut: Cut
     blocking: int | None = None

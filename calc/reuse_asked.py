@@ -15,13 +15,14 @@ from calc.identity import Serving
 from calc.report import Report
 from calc.reuse import Hit, ReuseGroup, Rule, parse_chunks, usable
 from calc.reuse_groups import reuse_groups
-from calc.reuse_inputs import REUSE_INPUTS, SAME, SERVING
+from calc.reuse_inputs import PLACES, REUSE_INPUTS, SAME, SERVING
 from calc.scenario import Scenario
 from calc.storage import Places, Prefixes, Tier, tiers
 from calc.units import GIB
 
 FIELDS = {field.name.removeprefix("reuse_"): field for field in REUSE_INPUTS}
 """By the names that the command line has."""
+NUMBERS = tuple(name for name, *_ in PLACES)
 PER_GB = 1e9
 OTHER_ENGINE = {"dcp_backend": "auto", "query_replication": "auto", "moe_backend": "auto"}
 """Choices of one engine that another may not have."""
@@ -57,13 +58,18 @@ class Asked:
         return Rule(self.scenario.engine if named == "engine" else named)
 
     @property
+    def enabled(self) -> bool:
+        """Whether anything is looked up: an engine with prefix caching off finds nothing."""
+        return looks_up(self.scenario, self.rule)
+
+    @property
     def prefix(self) -> int:
         """Tokens shared with an earlier request."""
         return int(self["prefix"] or self.scenario.shared_prefix or self.scenario.context)
 
     @cached_property
     def groups(self) -> tuple[ReuseGroup, ...]:
-        return reuse_groups(self.scenario, self.rule, self["chunk"], self["interval"])
+        return reuse_groups(self.scenario, self.rule, self["chunk"] or 0, self["interval"])
 
     @property
     def missing(self) -> dict[str, frozenset[int]]:
@@ -73,13 +79,16 @@ class Asked:
     @cached_property
     def hit(self) -> Hit:
         """The usable prefix."""
-        return usable(self.groups, self.prefix, self.missing, self.rule, self["new_tokens"])
+        return usable(
+            self.groups, self.prefix, self.missing, self.rule, self["new_tokens"], self.enabled
+        )
 
     @property
     def snapshot_unit(self) -> int:
         """Tokens between the places at which the engine can save a state."""
         rule = Rule(self.scenario.engine)
-        return max(group.chunk for group in reuse_groups(self.scenario, rule))
+        groups = reuse_groups(self.scenario, rule, interval=self["interval"])
+        return max(group.chunk for group in groups)
 
     @property
     def snapshot_interval(self) -> int:
@@ -95,9 +104,10 @@ class Asked:
     def snapshots(
         self, report: Report, prefixes: Prefixes, places: Sequence[Tier]
     ) -> Snapshots | None:
-        """How often to save a state; None for a model that has none."""
+        """How often to save a state; None without states, or where a prefix is too short."""
         state = report.cache.stage.state_per_request
-        if not state.value:
+        unit = self.snapshot_unit
+        if not state.value or self.prefix < unit:
             return None
         _, computing = prefixes.at(self.prefix)
         work = Workload(
@@ -108,7 +118,6 @@ class Asked:
             float(self["prefill_rate"]),
             self.hit_lengths,
         )
-        unit = self.snapshot_unit
         chosen = interval_cost(state, self.snapshot_interval, unit, work)
         every = trade_off(state, unit, work)
         return Snapshots(chosen, every, best(every))
@@ -146,7 +155,12 @@ class Asked:
 
     def serving(self, side: str) -> Serving:
         """What a deployment adds to the identity: this one (here), or the other (there)."""
-        return Serving(**{name: self[f"{side}_{name}"] for name in SERVING})
+        return Serving(**{name: self[f"{side}_{name}"] for name in (*SERVING, *NUMBERS)})
+
+
+def looks_up(scenario: Scenario, rule: Rule) -> bool:
+    """LMCache and the ideal rule do not depend on the engine's own prefix cache."""
+    return scenario.prefix_caching == "on" or rule not in (Rule.VLLM, Rule.SGLANG)
 
 
 def split(missing: str) -> dict[str, str]:

@@ -27,7 +27,7 @@ NOTES = {
     "rule": "whose rule; engine: the scenario's own",
     "prefix": "tokens shared with an earlier request; default --shared-prefix, else --context",
     "new_tokens": "tokens of the request behind it",
-    "chunk": "tokens of a stored chunk (LMCache, ideal rule)",
+    "chunk": "tokens of a stored chunk (LMCache, ideal rule); default 256 or what blocks divide",
     "interval": "tokens between SGLang's tracked states",
     "host_gib": "host memory of a rank for prefixes, GiB",
     "host_rate": "its rate, GB/s",

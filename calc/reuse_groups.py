@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
 from calc.capacity import stage_caches
-from calc.engine_cache import place_of, vllm_plan
+from calc.engine_cache import cache_settings, place_of, vllm_plan
+from calc.engines import ENGINES
 from calc.engines.vllm_pages import base_block
 from calc.errors import CalcError
 from calc.items import Item
 from calc.layers import Growth, Store
 from calc.reuse import LMCACHE_CHUNK, TRACK_INTERVAL, ReuseGroup, Rule, striped_block
 from calc.scenario import Scenario
+from calc.units import ceil_div
 
 ORDER = (Growth.GROWING, Growth.WINDOW, Growth.CHUNK, Growth.STATE)
 """Full attention is asked first: it can only shorten what the others are asked for."""
@@ -21,7 +25,8 @@ def reuse_groups(
     """Layers that are looked up together.
 
     ``chunk`` is LMCache's chunk, or that of the ideal rule; ``interval`` the tokens between
-    SGLang's tracked states. 0 leaves either to its default.
+    SGLang's tracked states. 0 leaves either to its default; LMCache's is the least
+    multiple of the engine's blocks from its usual 256 on.
     """
     for name, value in (("chunk", chunk), ("interval", interval)):
         if value < 0 or value > 2**30:
@@ -30,6 +35,8 @@ def reuse_groups(
         made = _vllm(scenario)
     elif rule is Rule.SGLANG:
         made = _sglang(scenario, interval or TRACK_INTERVAL)
+    elif rule is Rule.LMCACHE:
+        made = _lmcache(scenario, chunk or usual_chunk(scenario, rule))
     else:
         made = _stored(scenario, chunk or LMCACHE_CHUNK)
     return tuple(sorted(made, key=lambda group: ORDER.index(group.growth)))
@@ -53,12 +60,13 @@ def _vllm(scenario: Scenario) -> list[ReuseGroup]:
 
 
 def _sglang(scenario: Scenario, interval: int) -> list[ReuseGroup]:
-    page = scenario.block_size or 1
+    page = cache_settings(scenario, ENGINES["sglang"]).block_size or 1
     widened = striped_block.item("page", block_size=page, dcp=scenario.dcp)
     if interval % int(widened.value):
         raise CalcError("reuse_interval", interval=interval, unit=int(widened.value))
     found: dict[tuple[object, ...], ReuseGroup] = {}
     for store, layers in _stores(scenario):
+        _whole_rows(store, int(widened.value))
         # attention in chunks is cached as a window of that size there
         growth = Growth.WINDOW if store.growth is Growth.CHUNK else store.growth
         size: Item | int = interval if growth is Growth.STATE else widened
@@ -66,11 +74,42 @@ def _sglang(scenario: Scenario, interval: int) -> list[ReuseGroup]:
     return list(found.values())
 
 
-def _stored(scenario: Scenario, chunk: int) -> list[ReuseGroup]:
+def _lmcache(scenario: Scenario, chunk: int) -> list[ReuseGroup]:
+    """LMCache 0.5.6 integration/vllm: a chunk is a multiple of every group's block, and only
+    windows and states are looked up as such (kv_cache_groups.py): chunked attention is full."""
+    block = engine_block(scenario)
+    if chunk % block:
+        raise CalcError("reuse_chunk", "chunk", given=chunk, unit=block)
+    return _stored(scenario, chunk, chunked=Growth.GROWING)
+
+
+def usual_chunk(scenario: Scenario, rule: Rule) -> int:
+    """The chunk where nobody names one; LMCache's has to be one that its engine's blocks divide."""
+    block = engine_block(scenario) if rule is Rule.LMCACHE else 1
+    return int(ceil_div(LMCACHE_CHUNK, block)) * block
+
+
+def engine_block(scenario: Scenario) -> int:
+    """Tokens that every block of vLLM divides; 1 beside an engine that LMCache does not ask."""
+    if scenario.engine != "vllm":
+        return 1
+    return math.lcm(*(group.chunk for group in _vllm(scenario)))
+
+
+def _stored(scenario: Scenario, chunk: int, chunked: Growth = Growth.CHUNK) -> list[ReuseGroup]:
     found: dict[tuple[object, ...], ReuseGroup] = {}
     for store, layers in _stores(scenario):
-        _add(found, store, store.growth, store.limit, layers, chunk, scenario)
+        _whole_rows(store, chunk)
+        whole = store.growth is Growth.CHUNK and chunked is Growth.GROWING
+        growth, limit = (chunked, 0) if whole else (store.growth, store.limit)
+        _add(found, store, growth, limit, layers, chunk, scenario)
     return list(found.values())
+
+
+def _whole_rows(store: Store, chunk: int) -> None:
+    """A boundary inside a group of tokens that share a row has no such row yet."""
+    if chunk % store.tokens_per_row:
+        raise CalcError("storage_chunk", chunk=chunk, unit=store.tokens_per_row)
 
 
 def _stores(scenario: Scenario) -> list[tuple[Store, int]]:

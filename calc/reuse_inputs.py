@@ -18,14 +18,14 @@ MOST_TOKENS = 2**24
 MANY = 10**6
 SAME = "same"
 """As the scenario has it."""
-SERVING = ("rope", "lora", "lora_version", "media", "draft", "salt")
+SERVING = ("rope", "lora", "lora_version", "media", "draft", "salt", "layout")
 """What a deployment adds to a block's identity, as free text."""
 
 HIT: tuple[InputField, ...] = (
     ChoiceField("reuse_rule", "engine", ("engine", "ideal", "vllm", "sglang", "lmcache")),
     OptionalWhole("reuse_prefix", 1, MOST_TOKENS),
     WholeField("reuse_new_tokens", 1, 0, MOST_TOKENS),
-    WholeField("reuse_chunk", 256, 1, MOST_TOKENS),
+    OptionalWhole("reuse_chunk", 1, MOST_TOKENS),
     WholeField("reuse_interval", 256, 1, MOST_TOKENS),
     TextField(
         "reuse_missing", most=400, pattern=r"([a-z]+[0-9]*=[0-9, \-]+(;[a-z]+[0-9]*=[0-9, \-]+)*)?"
@@ -55,6 +55,8 @@ STORAGE: tuple[InputField, ...] = (
 )
 """Sizes of tiers are a rank's part, rates GB/s of a rank; network rate 0: by the data sheet."""
 
+PLACES = (("interleave", 1, 1, 2**20), ("part", 0, 0, 1023), ("stage", 0, 0, 255))
+"""Numbers of it: the name, the default, the bounds."""
 TEXTS = tuple(TextField(f"reuse_{side}_{name}") for side in ("here", "there") for name in SERVING)
 IDENTITY: tuple[InputField, ...] = (
     ChoiceField("reuse_other_kv_dtype", SAME, (SAME, *KV_FORMATS)),
@@ -62,6 +64,11 @@ IDENTITY: tuple[InputField, ...] = (
     OptionalWhole("reuse_other_tp", 1, 1024),
     OptionalWhole("reuse_other_dcp", 1, 1024),
     *TEXTS,
+    *(
+        WholeField(f"reuse_{side}_{name}", *bounds)
+        for side in ("here", "there")
+        for name, *bounds in PLACES
+    ),
 )
 
 REUSE_INPUTS: tuple[InputField, ...] = (*HIT, *STORAGE, *IDENTITY)

@@ -14,6 +14,7 @@ from calc.errors import CalcError
 from calc.hardware import Hardware
 from calc.items import Item, Status, formula, total
 from calc.layers import Growth
+from calc.layers.base import compressed_per_token, growing_per_token
 from calc.report import Report, evaluate
 from calc.timing.report import times
 from calc.units import GIB, Number, exact_div
@@ -345,7 +346,8 @@ class Prefixes:
 def write_rate(
     requests_per_second: float, new_tokens: int, bytes_per_token: Number, snapshots: Number
 ) -> Number:
-    """Steady write traffic of one rank: rows of new tokens, and snapshots of each request."""
+    """Steady write traffic of one rank: rows of new tokens in all layers, windows included, and
+    snapshots of each request."""
     return requests_per_second * (new_tokens * bytes_per_token + snapshots)
 
 
@@ -355,16 +357,32 @@ def snapshot_bytes(state_bytes: int, checkpoints: Number) -> Number:
     return state_bytes * checkpoints
 
 
+def _row_per_token(part: Component) -> Item:
+    """What one new token adds to a store on a rank, on average."""
+    store = part.store
+    key = f"{store.kind}.{store.name}.written"
+    if store.tokens_per_row > 1:
+        return compressed_per_token.item(
+            key, row_bytes=store.bytes, layers=part.layers, compress_ratio=store.tokens_per_row
+        )
+    return growing_per_token.item(key, row_bytes=store.bytes, layers=part.layers, dcp=store.dcp)
+
+
 def steady_writes(
     report: Report, requests_per_second: float, new_tokens: int, checkpoints: int
 ) -> Item:
-    """Bytes a second that one rank of the fullest stage writes to storage."""
+    """Bytes a second that one rank of the fullest stage writes to storage.
+
+    Every new row is stored once, those of windows and attention chunks too (LMCache stores every
+    chunk of every group); an engine that keeps only the last window writes less.
+    """
     stage = report.cache.stage
+    rows = [part for part in stage.components if part.growth is not Growth.STATE]
     return write_rate.item(
         "storage.write_rate",
         requests_per_second=requests_per_second,
         new_tokens=new_tokens,
-        bytes_per_token=stage.growing_per_token,
+        bytes_per_token=total("storage.rows", "B/token", map(_row_per_token, rows)),
         snapshots=snapshot_bytes.item(
             "storage.snapshots", state_bytes=stage.state_per_request, checkpoints=checkpoints
         ),

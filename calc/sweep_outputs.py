@@ -90,7 +90,7 @@ def _snapshots(report: Report, interval: int) -> Number:
 
 
 def _behind(report: Report, interval: int) -> Number:
-    return mean_recompute(_whole_interval(report, interval))
+    return mean_recompute(report.scenario.context, _whole_interval(report, interval))
 
 
 BOTH = ("context", "batch")
@@ -134,7 +134,7 @@ OUTPUTS = {
             "recomputed_tokens",
             "tokens",
             lambda r: _behind(r, snapshot_unit(r)),
-            BOTH,
+            ("batch",),
             at_interval=_behind,
         ),
         Output("gpu_rate", "tokens/s", lambda r: times(r).decode.tokens_per_second_gpu.value),

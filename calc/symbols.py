@@ -193,6 +193,7 @@ SYMBOLS: dict[str, str] = {
     "unique_bytes": r"M_u",
     "capacity_bytes": r"M_t",
     "whole_us": r"t",
+    "whole_bytes": r"R_\Sigma",
     "rest_us": r"t_{\mathrm{new}}",
     "recompute_us": r"t_c",
     "loading_us": r"t_l",

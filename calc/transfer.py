@@ -43,10 +43,16 @@ def distinct_states(bytes_per_layer: int, layers: int, tp: int, copies: int) -> 
     return bytes_per_layer * layers * exact_div(tp, copies)
 
 
-@formula(unit="B", source="the sending ranks share what the receivers need", status=Status.ESTIMATE)
-def sent_by_rank(moved_bytes: Number, ranks: int) -> Number:
-    """What one sending rank sends."""
-    return moved_bytes / ranks
+@formula(
+    unit="B",
+    source="each stage sends its layers, its ranks share that evenly",
+    status=Status.ESTIMATE,
+)
+def sent_by_rank(
+    moved_bytes: Number, request_bytes: Number, whole_bytes: Number, ranks: int
+) -> Number:
+    """What one rank of the fullest sending stage sends."""
+    return moved_bytes * request_bytes / whole_bytes / ranks
 
 
 @formula(unit="µs", source="the busier end of the link", status=Status.ESTIMATE)
@@ -87,7 +93,14 @@ def transfer(prefill: Scenario, decode: Scenario, gpu: Hardware) -> Transfer:
     receiver = evaluate(replace(decode, **asked, **formats))
     moved = receiver.cache.per_replica
     received = receiver.cache.stage.per_request
-    sent = sent_by_rank.item("transfer.sent", moved_bytes=moved, ranks=prefill.layout.replica_ranks)
+    stages = [stage.per_request for stage in sender.cache.stages]
+    sent = sent_by_rank.item(
+        "transfer.sent",
+        moved_bytes=moved,
+        request_bytes=max(stages, key=lambda one: one.value),
+        whole_bytes=total("transfer.stages", "B", stages),
+        ranks=prefill.layout.replica_ranks // prefill.pp,
+    )
     return Transfer(
         context,
         distinct_bytes(sender),

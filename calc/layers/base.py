@@ -198,6 +198,10 @@ class Mixer(Block):
     projects_output: ClassVar[bool] = True
     """Whether the mixer ends in an output projection of its own, summed over TP."""
 
+    def least_block(self, engine: str) -> int:
+        """Tokens of a block (vLLM) or page (SGLang) that the layer's kernels ask for; 0: any."""
+        return 0
+
     @abstractmethod
     def stores(self, place: Sharding) -> tuple[Store, ...]:
         """What one layer keeps on one rank."""

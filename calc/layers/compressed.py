@@ -76,6 +76,10 @@ class CompressedLatentAttention(Mixer):
             raise ValueError("o_groups must divide heads")
         return self
 
+    def least_block(self, engine: str) -> int:
+        """SGLang 0.5.23 arg_groups/model_overrides/deepseek_v4.py: pages of 256."""
+        return 256 if engine == "sglang" else 0
+
     def stores(self, place: Sharding) -> tuple[Store, ...]:
         row = self._row(place)
         kept = [Store("window", self.kind, Growth.WINDOW, row, self.window, copies=place.tp)]

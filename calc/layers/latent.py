@@ -126,6 +126,13 @@ class Indexer(Mixer):
     q_lora_rank: int | None = Field(None, gt=0, le=2**20)
     plain_keys: bool = False
 
+    def least_block(self, engine: str) -> int:
+        """vLLM 0.33 v1/attention/backends/mla/indexer.py: 64 on CUDA; SGLang 0.5.23
+        arg_groups/model_overrides/deepseek_v2.py and minimax_m3.py: 64, with plain keys 128."""
+        if self.plain_keys:
+            return 128 if engine == "sglang" else 0
+        return 64
+
     def stores(self, place: Sharding) -> tuple[Store, ...]:
         dcp = place.dcp if place.engine.stripes_indexer else 1
         row = self._row(2 if place.kv_format.id == "bf16" else 1)

@@ -113,7 +113,9 @@ class PrefixCache:
         """One bitmap a group; the longest prefix of whole chunks that satisfies all rows."""
         bits = self.there(tokens)
         size = self.groups[0].chunk
-        for end in range(len(tokens) // size, 0, -1):
+        # a state cannot step back: beside states the last token is not looked up at all
+        reserved = any(group.kind == "state" for group in self.groups)
+        for end in range((len(tokens) - reserved) // size, 0, -1):
             if all(_row(group, row[:end]) for group, row in zip(self.groups, bits, strict=True)):
                 return min(end * size, len(tokens) - 1)
         return 0

@@ -264,3 +264,13 @@ def test_layers_that_draft_are_looked_up_with_the_rest(rule: Rule) -> None:
     drafting = replace(plain, speculative_tokens=1)
     for scenario, layers in ((plain, 61), (drafting, 62)):
         assert sum(group.layers for group in reuse_groups(scenario, rule)) == layers
+
+
+def test_a_long_prefix_with_a_missing_window_is_searched_in_leaps() -> None:
+    """Were every boundary tried, a million of them would be: one window chunk a token."""
+    groups = [
+        ReuseGroup("growing", "attention", Growth.GROWING, 1, 1),
+        ReuseGroup("window", "sliding_window", Growth.WINDOW, 1, 1, 1024),
+    ]
+    gone = {"window": frozenset(range(5, 2**20 - 1))}
+    assert usable(groups, 2**20, gone, Rule.SGLANG).tokens == 5

@@ -118,3 +118,95 @@ def test_an_option_out_of_bounds_is_named_as_it_was_typed(
 ) -> None:
     assert main(["reuse", "--preset", "deepseek-v3", "--nvme-rate", "0"]) == 2
     assert capsys.readouterr().err.startswith("nvme_rate: 0.0 is out of range")
+
+
+def test_a_prefix_below_the_hit_unit_is_a_hit_of_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for arguments in (["--prefix", "500"], ["--dcp", "8", "--kv-dtype", "fp8"]):
+        found = answer(capsys, "--preset", "kimi-k3", "--tp", "8", *arguments)
+        assert found["reuse"]["usable_tokens"] == 0
+        assert found["storage"]["snapshots"] is None
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_an_engine_without_prefix_caching_finds_nothing(
+    capsys: pytest.CaptureFixture[str], engine: str
+) -> None:
+    off = ["--preset", "llama-3.1-8b", "--engine", engine, "--prefix-caching", "off"]
+    found = answer(capsys, *off, "--prefix", "32768")["reuse"]
+    assert (found["usable_tokens"], found["reason"]) == (0, "off")
+    assert {group["reason"] for group in found["groups"]} == {"off"}
+    # a store beside the engine is another matter
+    assert answer(capsys, *off, "--rule", "lmcache", "--prefix", "32768")["reuse"]["usable_tokens"]
+
+
+def test_lmcache_takes_multiples_of_the_engine_s_blocks_only(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """LMCache 0.5.6 integration/vllm/lmcache_mp_connector.py refuses others at its start."""
+    k3 = ["--preset", "kimi-k3", "--tp", "8", "--rule", "lmcache", "--prefix", "32768"]
+    assert answer(capsys, *k3)["reuse"]["usable_tokens"] == 32_768 // 768 * 768
+    assert main(["reuse", *k3, "--chunk", "256"]) == 2
+    assert "no multiple of 768" in capsys.readouterr().err
+
+
+def test_lmcache_never_ends_a_hit_one_token_behind_a_state(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A state has taken in its last token and cannot step back to have it computed again."""
+    whole = ["--rule", "lmcache", "--prefix", "768", "--new-tokens", "0"]
+    assert answer(capsys, "--preset", "kimi-k3", "--tp", "8", *whole)["reuse"]["usable_tokens"] == 0
+    assert answer(capsys, "--preset", "llama-3.1-8b", *whole)["reuse"]["usable_tokens"] == 767
+
+
+def test_lmcache_keeps_attention_in_chunks_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    """LMCache 0.5.6 integration/vllm/kv_cache_groups.py: only windows and states are special."""
+    llama = ["--preset", "llama-4-scout", "--tp", "8", "--prefix", "32768"]
+    found = answer(capsys, *llama, "--rule", "lmcache", "--missing", "growing=0")["reuse"]
+    assert found["usable_tokens"] == 0
+    assert [group["growth"] for group in found["groups"]] == ["growing"]
+
+
+@pytest.mark.parametrize(
+    ("engine", "model", "tokens"),
+    [("sglang", "deepseek-v4-flash", 4864), ("sglang", "deepseek-v3.2", 4992),
+     ("vllm", "deepseek-v3.2", 4992)],
+)  # fmt: skip
+def test_sparse_attention_has_larger_blocks(
+    capsys: pytest.CaptureFixture[str], engine: str, model: str, tokens: int
+) -> None:
+    """5,000 tokens in pages of 256 (DeepSeek-V4), 64 (DSA), and in vLLM's blocks of 64 (DSA)."""
+    found = answer(capsys, "--preset", model, "--engine", engine, "--tp", "8", "--prefix", "5000")
+    assert found["reuse"]["usable_tokens"] == tokens
+
+
+def test_a_chunk_that_cuts_a_compressed_row_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    v4 = ["reuse", "--preset", "deepseek-v4-flash", "--rule", "ideal", "--chunk", "10"]
+    assert main([*v4, "--prefix", "5000"]) == 2
+    assert "chunk: 10 tokens" in capsys.readouterr().err
+
+
+def test_snapshots_follow_the_tracked_interval(capsys: pytest.CaptureFixture[str]) -> None:
+    sglang = ["--preset", "kimi-k3", "--tp", "8", "--engine", "sglang", "--prefix", "32768"]
+    found = answer(capsys, *sglang, "--interval", "1024")["storage"]["snapshots"]
+    assert (found["unit_tokens"], found["densest"]["storage_bytes"]) == (1024, 32 * 56_171_520)
+
+
+def test_instances_that_differ_in_layout_or_interleave_do_not_serve_each_other(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    base = ["--preset", "kimi-k3", "--tp", "8", "--dcp", "8"]
+    for arguments, field in (
+        (["--layout", "NHD", "--there-layout", "HND"], "layout"),
+        (["--there-interleave", "2"], "interleave"),
+        (["--there-part", "3"], "part"),
+    ):
+        found = answer(capsys, *base, *arguments)["other"]
+        assert (found["compatible"], found["first_difference"]) == (False, field)
+
+
+def test_the_busiest_stage_sets_what_a_rank_sends(capsys: pytest.CaptureFixture[str]) -> None:
+    """Llama 3.1 8B in three stages: 11 of 32 layers of 4,096 B a token, 8,192 tokens."""
+    found = answer(capsys, "--preset", "llama-3.1-8b", "--pp", "3", "--decode-pp", "1")
+    assert found["disaggregation"]["sent_bytes_per_rank"] == 11 * 4096 * 8192

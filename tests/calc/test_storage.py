@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from calc.checkpoints import Workload, best, interval_cost, trade_off
+from calc.checkpoints import Workload, best, interval_cost, mean_recompute, trade_off
 from calc.errors import CalcError
 from calc.expressions import filled_python
 from calc.hardware import load_hardware
@@ -72,10 +72,12 @@ def test_an_interval_weighs_states_and_saves_recomputing() -> None:
     assert found.cost.value == pytest.approx(4 * 3071.5 * 90 + 561_715_200 / 7e9 * 1e6)
 
 
-def test_the_mean_recompute_is_that_of_hits_anywhere() -> None:
-    interval = 768
-    each = [tokens % interval for tokens in range(8 * interval)]
-    assert sum(each) / len(each) == (interval - 1) / 2
+@pytest.mark.parametrize(
+    ("prefix", "interval"), [(6144, 768), (32_768, 19_968), (500, 768), (1, 1)]
+)
+def test_the_mean_recompute_is_that_of_hits_anywhere(prefix: int, interval: int) -> None:
+    each = [tokens % interval for tokens in range(prefix)]
+    assert mean_recompute(prefix, interval) == sum(each) / len(each)
 
 
 def test_the_best_interval_is_near_the_square_root_rule() -> None:
@@ -161,6 +163,16 @@ def test_every_derivation_gives_its_number_again() -> None:
 def test_steady_writes_are_new_rows_and_snapshots() -> None:
     found = steady_writes(report("kimi-k3", tp=8), 2.0, 1000, 3)
     assert found.value == 2 * (1000 * 24 * 1152 + 3 * 69 * 814_080)
+
+
+@pytest.mark.parametrize(
+    ("model", "layers", "row"), [("swa-48", 48, 4096), ("llama-4-scout", 48, 4096)]
+)
+def test_rows_of_windows_and_attention_chunks_are_written_too(
+    model: str, layers: int, row: int
+) -> None:
+    """Every layer stores every new row: 4,096 tokens a second of 48 layers."""
+    assert steady_writes(report(model), 1.0, 4096, 0).value == 4096 * layers * row
 
 
 # --- replicas -------------------------------------------------------------------------------------

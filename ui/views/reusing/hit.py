@@ -13,8 +13,8 @@ from calc.layers import Growth
 from calc.reference.hybrid import CHUNK, PREFIX, WINDOW, Trial, experiment
 from calc.report import Report
 from calc.reuse import GroupHit, Hit, ReuseGroup, Rule, parse_chunks, usable, window_chunks, written
-from calc.reuse_asked import Asked, joined, split
-from calc.reuse_groups import reuse_groups
+from calc.reuse_asked import Asked, joined, looks_up, split
+from calc.reuse_groups import reuse_groups, usual_chunk
 from calc.reuse_inputs import HIT
 from calc.scenario import Scenario
 from ui import errors, numbers, page, reuse_charts, tables
@@ -48,10 +48,12 @@ def draw(t: Translator, report: Report) -> None:
         rule = question.rule
         st.caption(t(f"reuse.rule.{rule.value}.says"))
         usual = scenario.shared_prefix or scenario.context
-        inputs.draw(t, *_fields(scenario, rule), left_open={"prefix": usual})
+        left_open = {"prefix": usual, "chunk": usual_chunk(scenario, rule)}
+        inputs.draw(t, *_fields(scenario, rule), left_open=left_open)
         groups, prefix = question.groups, question.prefix
         missing = _missing(t, groups, prefix)
-        hit = usable(groups, prefix, missing, rule, question["new_tokens"])
+        new = question["new_tokens"]
+        hit = usable(groups, prefix, missing, rule, new, question.enabled)
     except CalcError as error:
         errors.fault(t, error)
         _experiment(t)
@@ -215,7 +217,8 @@ def _rules(t: Translator, question: Asked) -> None:
     for rule in Rule:
         try:
             groups = reuse_groups(question.scenario, rule)
-            hit = usable(groups, question.prefix, {}, rule, question["new_tokens"])
+            found = looks_up(question.scenario, rule)
+            hit = usable(groups, question.prefix, {}, rule, question["new_tokens"], found)
         except CalcError:
             continue
         windows = [one.group for one in hit.groups if one.group.growth is Growth.WINDOW]

@@ -11,7 +11,7 @@ from calc.identity import FIELDS as IDENTITY
 from calc.identity import Compared, Difference, Identity, compared, identity
 from calc.report import Report
 from calc.reuse_inputs import IDENTITY as IDENTITY_INPUTS
-from calc.reuse_inputs import SERVING
+from calc.reuse_inputs import PLACES, SERVING
 from ui import errors, tables
 from ui.text import Translator
 from ui.views.reusing import inputs
@@ -52,6 +52,14 @@ def _texts(t: Translator, side: str) -> None:
                 t(f"identity.{name}"),
                 key=f"reuse_{side}_{name}",
                 max_chars=200,
+                persist_state="session",
+            )
+        for name, _, least, most in PLACES:
+            st.number_input(
+                t(f"identity.{name}"),
+                least,
+                most,
+                key=f"reuse_{side}_{name}",
                 persist_state="session",
             )
 

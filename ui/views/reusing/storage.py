@@ -9,6 +9,7 @@ from calc.errors import CalcError
 from calc.hardware import Hardware
 from calc.items import Item
 from calc.report import Report
+from calc.reuse import LMCACHE_CHUNK
 from calc.reuse_asked import Asked
 from calc.reuse_inputs import STORAGE
 from calc.storage import LoadCost, Objects, Prefixes, Tier, objects, whole_chunk
@@ -21,7 +22,13 @@ from ui.views.step import estimate
 
 LENGTHS = (256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576)
 PLACES = ("host_gib", "host_rate", "nvme_gb", "nvme_rate", "network_gb", "network_rate")
-ASKED = (*(field.name.removeprefix("reuse_") for field in STORAGE), "prefix", "chunk", "new_tokens")
+ASKED = (
+    *(field.name.removeprefix("reuse_") for field in STORAGE),
+    "prefix",
+    "chunk",
+    "new_tokens",
+    "interval",
+)
 
 
 def draw(t: Translator, report: Report) -> None:
@@ -30,10 +37,12 @@ def draw(t: Translator, report: Report) -> None:
     scenario = report.scenario
     items: dict[str, Item] = {}
     usual = scenario.shared_prefix or scenario.context
-    inputs.draw(t, "prefix", "chunk", "new_tokens", left_open={"prefix": usual})
+    inputs.draw(
+        t, "prefix", "chunk", "new_tokens", left_open={"prefix": usual, "chunk": LMCACHE_CHUNK}
+    )
     try:
         question = inputs.asked(scenario, ASKED)
-        found = objects(report, whole_chunk(report, question["chunk"]))
+        found = objects(report, whole_chunk(report, question["chunk"] or LMCACHE_CHUNK))
     except CalcError as error:
         errors.fault(t, error)
         return
@@ -133,7 +142,9 @@ def _snapshots(
         named = ("snapshot_interval", "hits", "prefill_rate", "hit_lengths")
         inputs.draw(t, *named, left_open={"snapshot_interval": unit})
         ways = question.snapshots(report, prefixes, every)
-        assert ways is not None
+        if ways is None:
+            st.caption(t("reuse.snapshots.none", prefix=numbers.digits(question.prefix)))
+            return {}
         parts.chart(
             t,
             "reuse_snapshots",
