@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal, get_args
+
 from calc.fields import (
     ChoiceField,
     InputField,
@@ -14,7 +16,8 @@ from calc.fields import (
 from calc.scenario import FIELDS
 
 THIS, ALL = "this", "all"
-OBJECTIVES = ("concurrency", "context", "traffic", "step", "user_rate", "gpu_rate", "gpus")
+Objective = Literal["concurrency", "context", "traffic", "step", "user_rate", "gpu_rate", "gpus"]
+OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 SWEEP_OUTPUTS = (
     "request_bytes",
     "batch_bytes",

@@ -17,7 +17,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from calc.engines import ENGINES
 from calc.errors import CalcError, shown
@@ -26,12 +26,11 @@ from calc.formats import KV_FORMATS
 from calc.hardware import hardware_ids
 from calc.launch import KV_FLAGS
 from calc.layout import Layout, legal_dcp, legal_ep, legal_tp
-from calc.plan_inputs import OBJECTIVES
+from calc.plan_inputs import OBJECTIVES, Objective
 from calc.row_figures import Figures, Pieces
 from calc.scenario import Scenario
 from calc.units import ceil_div
 
-Objective = Literal["concurrency", "context", "traffic", "step", "user_rate", "gpu_rate", "gpus"]
 TIMED: tuple[Objective, ...] = ("step", "user_rate", "gpu_rate")
 """Objectives that need a GPU with known rates."""
 MAX_ROWS = 20_000

@@ -97,7 +97,7 @@ def test_scenarios_are_pinned_compared_and_sent_together(open_app: OpenApp) -> N
     assert list(differing["Field"]) == ["**DCP**"]
     assert list(differing["A"]) + list(differing["B"]) == ["8", "4"]
     one, two = (evaluate(scenario(tp=8, dcp=dcp)) for dcp in (8, 4))
-    batch = figures[figures["Figure"] == "**Largest batch**"]
+    batch = figures[figures["Figure"] == "**Largest batch, per replica**"]
     assert list(batch["A"]) == [f"{one.fit.max_requests.value:,}"]
     assert list(batch["B"]) == [f"{two.fit.max_requests.value:,}"]
     link = {key: app.query_params[key] for key in app.query_params}

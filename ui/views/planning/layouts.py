@@ -213,7 +213,7 @@ def _row(t: Translator, at: int, row: Row) -> tables.Row:
         t("column.layout"): f"**{name}**" if not row.lacks else name,
         t("column.engine"): f"{made.engine}, {made.kv_dtype}"
         + ("" if made.dcp_backend == "auto" else f", {made.dcp_backend}"),
-        t("column.requests"): numbers.digits(row.concurrency),
+        t("column.plan_requests"): numbers.digits(row.concurrency),
         t("column.longest"): t("capacity.no_limit") if longest is None else numbers.digits(longest),
         t("column.sent_step"): numbers.traffic(figures.sent_bytes),
         t("column.step_time"): "–" if step is None else f"≈ {numbers.duration(step)}",
