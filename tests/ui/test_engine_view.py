@@ -154,7 +154,7 @@ def test_sglang_has_separate_budgets_and_names_the_one_that_binds(open_app: Open
     assert view is not None
     pools = plain(app.table[1].value)
     assert list(pools["Pool"]) == ["State pool", "Token pool"]
-    assert f"{view.max_requests.value} (binds)" in list(pools["Requests"])
+    assert f"{view.max_requests.value} (binds)" in list(pools["Requests per replica"])
     most = plain(app.table[0].value)
     assert next(iter(most["SGLang 0.5.23"])) == f"{view.max_requests.value}"
     said = everything(app)

@@ -137,7 +137,7 @@ def test_the_stage_table_is_the_whole_step_in_order(open_app: OpenApp) -> None:
     step = evaluate(Scenario("kimi-k3", **START | {"tp": 16, "dcp": 4})).step
     moving = [stage for stage in step.stages if stage.collective]
     rows = table(app)
-    assert list(rows["Sent per call"])[:-1] == [
+    assert list(rows["Sent per call, per rank"])[:-1] == [
         numbers.traffic(stage.sent.value) for stage in moving if stage.sent
     ]
     assert rows["Group"][0] == "TP 16 · crosses nodes"

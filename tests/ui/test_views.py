@@ -71,7 +71,7 @@ def test_the_eight_stages_of_latent_attention_are_listed(app: AppTest) -> None:
     app.segmented_control(key="view").set_value("traffic").run()
     stages = plain(app.table[1].value)
     assert list(stages["No."]) == ["1", "2", "3", "3", "4", "5", "6", "7", "8"]
-    sent = dict(zip(stages["No."], stages["Sent per call"], strict=True))
+    sent = dict(zip(stages["No."], stages["Sent per call, per rank"], strict=True))
     assert (sent["4"], sent["6"], sent["8"]) == ("6.19 MB", "5.55 MB", "1.61 MB")
     assert "chosen here" in shown_text(app)
     assert card(app, "Sent by all ranks") == "5.39 GB"
