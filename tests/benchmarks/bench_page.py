@@ -2,8 +2,9 @@
 
 Run from the project's folder: ``.venv/bin/python -m tests.benchmarks.bench_page``
 
-Every figure stands beside that of a page with one button and one number, measured in turns on the
-same machine: the difference is what this page costs, the rest is Streamlit, Chromium and the load.
+Every figure stands beside that of a minimal page, measured in turns on the same machine, and the
+ratio of the two: the difference is what this page costs, the rest is Streamlit, Chromium and the
+load. A number counts wherever it is drawn outside a chart, a chart until its last change.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from statistics import median
 
@@ -24,9 +25,9 @@ from tests.browser.conftest import BROWSER_ARGS, LOOPBACK, _free_port, _healthy,
 
 ROOT = Path(__file__).resolve().parents[2]
 VISITS = 7
-CHANGES = 10
+CHANGES = 12
 
-BASELINE = """
+COUNTER = """
 import streamlit as st
 
 state = st.session_state
@@ -34,22 +35,45 @@ state.setdefault("count", 1)
 st.button("more", key="more", on_click=lambda: state.update(count=state.count + 1))
 st.metric("count", state.count)
 """
-
-NUMBERS = "[data-testid=stMetricValue]"
+BASELINES = {
+    "one-button page": COUNTER,
+    "page of 15 inputs, 4 numbers, no chart": COUNTER
+    + """
+with st.sidebar:
+    for at in range(15):
+        st.number_input(f"input {at}", 0, 100, at, key=f"input_{at}")
+for at, column in enumerate(st.columns(4)):
+    column.metric(f"number {at}", at * state.count)
+""",
+    "page of two charts": COUNTER
+    + """
+for at in range(2):
+    line = {"type": "scatter", "x": list(range(64)), "y": [at + x * state.count for x in range(64)]}
+    st.plotly_chart({"data": [line], "layout": {"height": 320}}, key=f"chart_{at}")
+""",
+}
+BUTTON, CHARTLESS, CHARTS = BASELINES
+OURS = "this page"
 
 WATCH = """() => {
-    window.asked = window.changed = undefined;
-    for (const event of ["pointerdown", "keydown"])
-        document.addEventListener(event, () => { window.asked = performance.now(); }, true);
     const digits = (node) => /[0-9]/.test(node.textContent ?? "");
+    const element = (node) => node.nodeType === 1 ? node : node.parentElement;
+    window.ask = () => { window.asked = performance.now(); window.number = window.chart = null; };
+    window.asked = 0;
+    window.number = window.chart = window.firstNumber = null;
+    for (const event of ["pointerdown", "keydown"])
+        document.addEventListener(event, window.ask, true);
     new MutationObserver((records) => {
-        const nodes = (r) => r.type === "characterData" ? [r.target] : [...r.addedNodes];
-        const drawn = records.flatMap(nodes);
-        if (window.asked !== undefined && drawn.some(digits)) window.changed = performance.now();
-    }).observe(
-        document.querySelector("[data-testid=stMain]"),
-        { subtree: true, childList: true, characterData: true },
-    );
+        const now = performance.now();
+        const drawn = records
+            .flatMap((r) => r.type === "characterData" ? [r.target] : [...r.addedNodes])
+            .filter((node) => node.isConnected && element(node)?.closest("[data-testid=stMain]"));
+        for (const node of drawn) {
+            if (element(node).closest("[data-testid=stPlotlyChart]")) window.chart = now;
+            else if (digits(node)) window.number = now;
+        }
+        if (document.querySelector("[data-testid=stMetricValue]")) window.firstNumber ??= now;
+    }).observe(document, { subtree: true, childList: true, characterData: true });
 }"""
 
 
@@ -73,34 +97,37 @@ def served(script: Path, folder: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def visited(browser: Browser, url: str) -> Iterator[Page]:
-    """A page in a browser context of its own: nothing is cached."""
+    """A page in a browser context of its own, with nothing cached, once it has settled."""
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     try:
         page = context.new_page()
+        page.add_init_script(f"({WATCH})()")
         page.goto(url)
+        page.wait_for_selector("[data-testid=stMetricValue]")
+        settle(page)
         yield page
     finally:
         context.close()
 
 
-def first_visit(browser: Browser, url: str) -> float:
-    """Seconds from asking for the page to its first headline number."""
-    start = time.perf_counter()
+def seconds(page: Page, what: str) -> float | None:
+    """From the last key, click or navigation to the moment kept under a name."""
+    found = page.evaluate(f"window.{what} && (window.{what} - window.asked) / 1000")
+    return None if found is None else float(found)
+
+
+def first_visit(browser: Browser, url: str) -> tuple[float | None, float | None]:
+    """Seconds from asking for a page to its first number and to its last chart."""
     with visited(browser, url) as page:
-        page.wait_for_function(
-            "() => [...document.querySelectorAll"
-            f"('{NUMBERS}')].some(n => /[0-9]/.test(n.textContent))"
-        )
-        return time.perf_counter() - start
+        return seconds(page, "firstNumber"), seconds(page, "chart")
 
 
-def answer(page: Page, act: Callable[[], None]) -> float:
-    """Seconds from a key or a click to the last number that it changed on the page."""
-    page.evaluate("window.asked = window.changed = undefined")
+def answer(page: Page, act: Callable[[], None]) -> tuple[float | None, float | None]:
+    """Seconds from a key or a click to the last number and the last chart that it changed."""
     act()
-    page.wait_for_function("() => window.changed !== undefined", timeout=30_000)
+    page.wait_for_function("() => window.number !== null", timeout=30_000)
     settle(page)
-    return float(page.evaluate("(window.changed - window.asked) / 1000"))
+    return seconds(page, "number"), seconds(page, "chart")
 
 
 def typed(page: Page, key: str) -> Callable[[int], None]:
@@ -114,53 +141,80 @@ def typed(page: Page, key: str) -> Callable[[int], None]:
     return act
 
 
-def show(what: str, found: list[float]) -> None:
-    """One line: median and range, in milliseconds."""
-    low, middle, high = (1e3 * value for value in (min(found), median(found), max(found)))
-    print(f"{what:<52}{middle:>8.0f} ms   ({low:.0f} to {high:.0f}, n={len(found)})")
+class Times:
+    """The times of one kind of event on several pages."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, list[float]] = {}
+
+    def add(self, page: str, taken: float | None) -> None:
+        if taken is not None:
+            self.found.setdefault(page, []).append(taken)
+
+    def show(self, what: str, *pages: str, beside: str) -> None:
+        """Median and range of each page in milliseconds, and its ratio to the last one's median."""
+        print(what)
+        for page in (*pages, beside):
+            low, middle, high = (
+                1e3 * f(self.found[page])  # type: ignore[operator]
+                for f in (min, median, max)
+            )
+            ratio = middle / (1e3 * median(self.found[beside]))
+            print(f"  {page:<48}{middle:>8.0f} ms {ratio:>6.2f}x   ({low:.0f} to {high:.0f})")
 
 
-def measure(browser: Browser, ours: str, baseline: str) -> None:
-    """All figures, the two pages in turns."""
-    visits: dict[str, list[float]] = {ours: [], baseline: []}
+def measure_visits(browser: Browser, urls: Mapping[str, str]) -> None:
+    """Cold visits, the pages in turns; the first of each only warms its server."""
+    numbers, charts = Times(), Times()
     for turn in range(VISITS + 1):
-        for url, found in visits.items():
-            taken = first_visit(browser, url)
-            if turn:  # the first visit warms the server
-                found.append(taken)
-    show("visit to the first headline number", visits[ours])
-    show("  one-button page", visits[baseline])
+        for name, url in urls.items():
+            number, chart = first_visit(browser, url)
+            if turn:
+                numbers.add(name, number)
+                charts.add(name, chart)
+    numbers.show("first visit to the first number", OURS, BUTTON, beside=CHARTLESS)
+    charts.add(CHARTLESS, median(numbers.found[CHARTLESS]))
+    charts.show("first visit to the last chart", OURS, CHARTS, beside=CHARTLESS)
 
-    with visited(browser, ours) as page, visited(browser, baseline) as simple:
-        for each in (page, simple):
-            settle(each)
-            each.evaluate(WATCH)
-        batch = typed(page, "batch")
-        pills = page.locator(".st-key-quick_context button")
-        button = simple.locator(".st-key-more button")
-        numbers: list[float] = []
-        clicks: list[float] = []
-        plain: list[float] = []
+
+def measure_changes(browser: Browser, urls: Mapping[str, str]) -> None:
+    """Changes of inputs, the pages in turns."""
+    batches, contexts, charts = Times(), Times(), Times()
+    with contextlib.ExitStack() as stack:
+        pages = {name: stack.enter_context(visited(browser, url)) for name, url in urls.items()}
+        ours = pages.pop(OURS)
+        batch, pills = typed(ours, "batch"), ours.locator(".st-key-quick_context button")
         for turn in range(CHANGES):
-            numbers.append(answer(page, lambda turn=turn: batch(65 + turn)))  # type: ignore[misc]
-            clicks.append(answer(page, pills.nth(turn % 2).click))
-            plain.append(answer(simple, button.click))
-        show("another batch size to the last changed number", numbers)
-        show("another context by its button, the same", clicks)
-        show("  one-button page", plain)
+            batches.add(OURS, answer(ours, lambda turn=turn: batch(65 + turn))[0])  # type: ignore[misc]
+            number, chart = answer(ours, pills.nth(turn % 2).click)
+            contexts.add(OURS, number)
+            charts.add(OURS, chart)
+            for name, page in pages.items():
+                number, chart = answer(page, page.locator(".st-key-more button").click)
+                batches.add(name, number)
+                contexts.add(name, number)
+                charts.add(name, chart)
+    batches.show("another batch size to the last changed number", OURS, CHARTLESS, beside=BUTTON)
+    contexts.show("another context to the last changed number", OURS, CHARTLESS, beside=BUTTON)
+    charts.show("another context to the last changed chart", OURS, beside=CHARTS)
 
 
 def main() -> None:
-    """Serve both pages, measure, print."""
+    """Serve all pages, measure, print."""
     chromium = find_chromium()
     if chromium is None:
         sys.exit("no Chromium found: apt-get install chromium")
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        script = Path(folder) / "baseline.py"
-        script.write_text(BASELINE, encoding="utf-8")
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        urls = {OURS: stack.enter_context(served(ROOT / "ui/server.py", ROOT))}
+        for at, (name, text) in enumerate(BASELINES.items()):
+            script = folder / f"baseline_{at}.py"
+            script.write_text(text, encoding="utf-8")
+            urls[name] = stack.enter_context(served(script, folder))
+        playwright = stack.enter_context(sync_playwright())
         browser = playwright.chromium.launch(executable_path=chromium, args=BROWSER_ARGS)
-        with served(ROOT / "ui/server.py", ROOT) as ours, served(script, Path(folder)) as baseline:
-            measure(browser, ours, baseline)
+        measure_visits(browser, urls)
+        measure_changes(browser, urls)
         browser.close()
 
 
