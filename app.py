@@ -4,7 +4,7 @@ import streamlit as st
 
 from ui import about, config_import, custom_model, errors, inputs, page, present, state
 from ui.text import Translator
-from ui.views import capacity, gpu, learn, model, plan, reuse, traffic
+from ui.views import capacity, gpu, learn, model, parts, plan, reuse, traffic
 
 VIEWS = {
     "model": model.draw,
@@ -41,5 +41,6 @@ if result.error is not None:
 page.view_switch(t)
 view = st.session_state["view"]
 if result.report is not None or view in ALWAYS:
-    VIEWS[view](t, result)
+    with parts.charts_last():
+        VIEWS[view](t, result)
 page.footer(t)

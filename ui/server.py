@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import base64
+import gc
 import hashlib
 import importlib
 import re
@@ -93,6 +94,8 @@ async def warm(app: App) -> AsyncIterator[dict[str, Any] | None]:
     from ui.state import START
 
     evaluate(START)
+    gc.collect()
+    gc.freeze()  # what is loaded stays: no later collection walks through it
     yield None
 
 

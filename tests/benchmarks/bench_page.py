@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -185,7 +186,7 @@ def measure_changes(browser: Browser, urls: Mapping[str, str]) -> None:
         ours = pages.pop(OURS)
         batch, pills = typed(ours, "batch"), ours.locator(".st-key-quick_context button")
         for turn in range(CHANGES):
-            batches.add(OURS, answer(ours, lambda turn=turn: batch(65 + turn))[0])  # type: ignore[misc]
+            batches.add(OURS, answer(ours, partial(batch, 65 + turn))[0])
             number, chart = answer(ours, pills.nth(turn % 2).click)
             contexts.add(OURS, number)
             charts.add(OURS, chart)

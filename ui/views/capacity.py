@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import plotly.graph_objects as go
 import streamlit as st
 
 from calc.capacity import Component, deployment_bytes
@@ -103,15 +104,21 @@ def deployment(report: Report) -> Item:
 
 def _charts(t: Translator, report: Report) -> None:
     scenario = report.scenario
-    without = evaluate(replace(scenario, dcp=1)) if scenario.dcp > 1 else None
+
+    def batches() -> go.Figure:
+        without = evaluate(replace(scenario, dcp=1)) if scenario.dcp > 1 else None
+        return charts.batch_against_context(report, without, t)
+
     left, right = st.columns(2, gap="medium")
     with left:
         parts.chart(
-            t, "cache_chart", charts.cache_against_context(report, t), t("capacity.chart_cache")
+            t,
+            "cache_chart",
+            lambda: charts.cache_against_context(report, t),
+            t("capacity.chart_cache"),
         )
     with right:
-        figure = charts.batch_against_context(report, without, t)
-        parts.chart(t, "batch_chart", figure, t("capacity.chart_batch"))
+        parts.chart(t, "batch_chart", batches, t("capacity.chart_batch"))
 
 
 def _components(report: Report) -> list[Component]:

@@ -91,7 +91,7 @@ def _result(t: Translator, measured: Measured, scenario: Scenario | None) -> Non
     _origin(t, measured, scenario)
     _cards(t, measured)
     rows = compared(measured)
-    parts.chart(t, "bench_chart", bench_charts.kernels(t, rows), t("gpu.chart"))
+    parts.chart(t, "bench_chart", lambda: bench_charts.kernels(t, rows), t("gpu.chart"))
     tables = bench_tables.tables(t, measured, rows)
     _table(t, "compared", tables)
     bench_rates.draw(t, measured, scenario)
@@ -188,7 +188,7 @@ def _collectives(t: Translator, measured: Measured, tables: dict[str, bench_tabl
         return
     figure = bench_charts.collectives(t, measured)
     if figure is not None:
-        parts.chart(t, "bench_collectives_chart", figure, t("gpu.chart_collectives"))
+        parts.chart(t, "bench_collectives_chart", lambda: figure, t("gpu.chart_collectives"))
     for name in ("collectives", "layers"):
         if tables[name]:
             _rows(t, name, tables)

@@ -35,7 +35,7 @@ def draw(t: Translator, result: Result) -> None:
     _origin(t, report)
     config_import.explain(t, report.model)
     _totals(t, report)
-    parts.chart(t, "map_chart", draw_map(report, t), t("model.map", layers=_count(report)))
+    parts.chart(t, "map_chart", lambda: draw_map(report, t), t("model.map", layers=_count(report)))
     st.caption(t("model.map_note"))
     st.subheader(t("model.kinds"), anchor=False)
     tables.draw(_kinds(t, rows), t("model.kinds"))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import plotly.graph_objects as go
 import streamlit as st
@@ -12,16 +14,40 @@ from calc.items import Item
 from calc.report import NOT_COUNTED, Report
 from ui.text import Translator
 
+_waiting: ContextVar[list[Callable[[], None]] | None] = ContextVar("charts", default=None)
 
-def chart(t: Translator, name: str, figure: go.Figure, title: str) -> None:
+
+@contextmanager
+def charts_last() -> Iterator[None]:
+    """Charts of the block are built and sent after everything else in it: numbers come first."""
+    waiting: list[Callable[[], None]] = []
+    token = _waiting.set(waiting)
+    try:
+        yield
+    finally:
+        _waiting.reset(token)
+    for draw in waiting:
+        draw()
+
+
+def chart(t: Translator, name: str, figure: Callable[[], go.Figure], title: str) -> None:
     """A titled chart without a mode bar, described for those who cannot see it."""
     st.markdown(f"**{title}**")
-    st.plotly_chart(
-        figure,
-        key=name,
-        config={"displayModeBar": False, "scrollZoom": False},
-        alt=t(f"alt.{name}"),
-    )
+    place = st.container()
+
+    def draw() -> None:
+        place.plotly_chart(
+            figure(),
+            key=name,
+            config={"displayModeBar": False, "scrollZoom": False},
+            alt=t(f"alt.{name}"),
+        )
+
+    waiting = _waiting.get()
+    if waiting is None:
+        draw()
+    else:
+        waiting.append(draw)
 
 
 def store_name(t: Translator, part: Component) -> str:

@@ -38,7 +38,7 @@ def draw(t: Translator, report: Report) -> None:
     parts.chart(
         t,
         "budget_chart",
-        engine_charts.budget_bars(bars(t, report, item), t),
+        lambda: engine_charts.budget_bars(bars(t, report, item), t),
         t("budget.chart", gpu=gpu_name(t, scenario)),
     )
     if scenario.pp > 1:

@@ -16,9 +16,13 @@ from ui.views import parts
 
 def draw(t: Translator, report: Report, view: BlockView | PoolView) -> None:
     """The chart and the table under it."""
-    figure = engine_charts.allocation_bars(view.formula, view.allocated, view.wastes, t)
     context = numbers.digits(report.scenario.context)
-    parts.chart(t, "allocation_chart", figure, t("engine.chart", context=context))
+    parts.chart(
+        t,
+        "allocation_chart",
+        lambda: engine_charts.allocation_bars(view.formula, view.allocated, view.wastes, t),
+        t("engine.chart", context=context),
+    )
     if any(item.value for item in view.wastes):
         tables.draw(_rows(t, view), t("engine.wastes"))
     else:

@@ -25,7 +25,7 @@ def draw(t: Translator, report: Report) -> None:
     if scenario.dcp == 1:
         st.caption(t("pipeline.no_dcp"))
     rows = [(_does(t, box), _makes(t, box), box.stage.collective is not None) for box in boxes]
-    parts.chart(t, "pipeline_chart", learn_charts.pipeline(rows), t("pipeline.chart"))
+    parts.chart(t, "pipeline_chart", lambda: learn_charts.pipeline(rows), t("pipeline.chart"))
     tables.draw([_row(t, box) for box in boxes], t("pipeline.components"))
     st.caption(t("pipeline.note"))
 

@@ -73,8 +73,12 @@ def draw(t: Translator, report: Report) -> None:
     tables.draw(rows, t("plan.compare.figures"))
     if len(shown) > 1:
         worded = {t(f"plan.output.{name}"): row for name, row in values.items()}
-        figure = plan_charts.ratios(t, letters, worded)
-        parts.chart(t, "compare_chart", figure, t("plan.compare.chart", first=letters[0]))
+        parts.chart(
+            t,
+            "compare_chart",
+            lambda: plan_charts.ratios(t, letters, worded),
+            t("plan.compare.chart", first=letters[0]),
+        )
 
 
 def _set(pins: Sequence[Scenario]) -> None:

@@ -40,7 +40,7 @@ def draw(t: Translator, report: Report) -> None:
         errors.fault(t, error)
         return
     timed = scenario.gpu in hardware_ids()
-    parts.chart(t, "plan_chart", plan_charts.layouts(t, found, timed), t("plan.chart"))
+    parts.chart(t, "plan_chart", lambda: plan_charts.layouts(t, found, timed), t("plan.chart"))
     if not timed:
         st.caption(t("plan.untimed"))
     rows = _rows(t, found)

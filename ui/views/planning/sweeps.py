@@ -42,8 +42,9 @@ def draw(t: Translator, report: Report) -> None:
     worded |= {axis.name: label(t, axis.name) for axis in made.axes}
     title = t("plan.sweep.chart", output=worded["output"], input=worded[made.axes[0].name])
     if made.values.size <= MOST_DRAWN:
-        figure = plan_charts.sweep(t, made, worded, _here(report, made))
-        parts.chart(t, "sweep_chart", figure, title)
+        parts.chart(
+            t, "sweep_chart", lambda: plan_charts.sweep(t, made, worded, _here(report, made)), title
+        )
     else:
         st.info(t("plan.sweep.undrawn", most=numbers.digits(MOST_DRAWN)))
     _faults(t, made)

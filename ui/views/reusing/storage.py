@@ -106,8 +106,12 @@ def _timed(t: Translator, report: Report, gpu: Hardware, question: Asked) -> dic
             tier.id: [prefixes.point(tier, size) for size in sorted({*LENGTHS, prefix})]
             for tier in every
         }
-        figure = reuse_charts.loading(t, points, here["hbm"].point)
-        parts.chart(t, "reuse_load", figure, t("reuse.chart_load"))
+        parts.chart(
+            t,
+            "reuse_load",
+            lambda: reuse_charts.loading(t, points, here["hbm"].point),
+            t("reuse.chart_load"),
+        )
         tables.draw([_tier(t, cost) for cost in here.values()], t("reuse.chart_load"))
         st.caption(t("reuse.load_note"))
         with st.expander(t("reuse.places"), icon=":material/hard_drive:"):
@@ -148,7 +152,7 @@ def _snapshots(
         parts.chart(
             t,
             "reuse_snapshots",
-            reuse_charts.snapshots(t, ways.every, ways.best),
+            lambda: reuse_charts.snapshots(t, ways.every, ways.best),
             t("reuse.chart_snapshots"),
         )
         rows = [

@@ -122,11 +122,19 @@ def _charts(t: Translator, report: Report, rows: tuple[Stage, ...]) -> None:
     times = estimate.steps_per_second(t, report) if scope == "second" else 1.0
     left, right = st.columns(2, gap="medium")
     with left:
-        figure = step_charts.sent_by_source(rows, t, scope, times)
-        parts.chart(t, "sent_chart", figure, t(f"step.chart_sent.{scope}"))
+        parts.chart(
+            t,
+            "sent_chart",
+            lambda: step_charts.sent_by_source(rows, t, scope, times),
+            t(f"step.chart_sent.{scope}"),
+        )
     with right:
-        figure = step_charts.calls_by_source(rows, t, scope, times)
-        parts.chart(t, "calls_chart", figure, t(f"step.chart_calls.{scope}"))
+        parts.chart(
+            t,
+            "calls_chart",
+            lambda: step_charts.calls_by_source(rows, t, scope, times),
+            t(f"step.chart_calls.{scope}"),
+        )
     if scope == "layer":
         st.caption(t("step.layer_note"))
 

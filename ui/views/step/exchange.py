@@ -46,11 +46,19 @@ def draw(t: Translator, report: Report) -> None:
     crossovers = {curve.dcp: found.crossover(curve.dcp) for curve in found.curves[1:]}
     left, right = st.columns(2, gap="medium")
     with left:
-        figure = exchange_charts.time_against_context(found, crossovers, chosen, context, t)
-        parts.chart(t, "exchange_time_chart", figure, t("step.chart_exchange_time"))
+        parts.chart(
+            t,
+            "exchange_time_chart",
+            lambda: exchange_charts.time_against_context(found, crossovers, chosen, context, t),
+            t("step.chart_exchange_time"),
+        )
     with right:
-        figure = exchange_charts.cache_against_context(found, chosen, context, t)
-        parts.chart(t, "exchange_cache_chart", figure, t("step.chart_exchange_cache"))
+        parts.chart(
+            t,
+            "exchange_cache_chart",
+            lambda: exchange_charts.cache_against_context(found, chosen, context, t),
+            t("step.chart_exchange_cache"),
+        )
     title = t("step.sizes", context=numbers.digits(context))
     st.subheader(title, anchor=False)
     tables.draw([_row(t, found, curve, crossovers, context) for curve in found.curves], title)

@@ -37,13 +37,21 @@ def draw(t: Translator, report: Report) -> None:
     left, right = st.columns(2, gap="medium")
     if budgets:
         with left:
-            figure = step_charts.links_in_use(budgets, t)
-            parts.chart(t, "links_chart", figure, t("step.chart_links"))
+            parts.chart(
+                t,
+                "links_chart",
+                lambda: step_charts.links_in_use(budgets, t),
+                t("step.chart_links"),
+            )
             tables.draw(_budget_rows(t, budgets), t("step.chart_links"))
     if points and points[-1].calls:
         with right:
-            figure = step_charts.traffic_by_batch(points, t)
-            parts.chart(t, "traffic_chart", figure, t("step.chart_batch"))
+            parts.chart(
+                t,
+                "traffic_chart",
+                lambda: step_charts.traffic_by_batch(points, t),
+                t("step.chart_batch"),
+            )
             tables.draw([_batch_row(t, point) for point in points], t("step.chart_batch"))
     if budgets:
         st.caption(t("step.links_note"))

@@ -43,8 +43,12 @@ def draw(t: Translator, report: Report) -> None:
             size=used["element_bytes"],
         )
     )
-    figure = exchange_charts.roofline(bend, points, names, t)
-    parts.chart(t, "roofline_chart", figure, t("step.chart_roofline", gpu=gpu.name))
+    parts.chart(
+        t,
+        "roofline_chart",
+        lambda: exchange_charts.roofline(bend, points, names, t),
+        t("step.chart_roofline", gpu=gpu.name),
+    )
     tables.draw([_row(t, point, names, bend) for point in points], t("step.roofline"))
     st.caption(t("step.roofline_note"))
     items: dict[str, Item] = {"ridge": bend}

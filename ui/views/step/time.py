@@ -44,7 +44,7 @@ def draw(t: Translator, report: Report) -> None:
     parts.chart(
         t,
         "time_chart",
-        step_charts.time_by_kind(found.decode, t, t("step.whole")),
+        lambda: step_charts.time_by_kind(found.decode, t, t("step.whole")),
         t("step.chart_time"),
     )
     tables.draw(_groups(t, found.decode, t("step.whole")), t("step.groups"))
@@ -230,7 +230,7 @@ def _prefill(t: Translator, report: Report, step: StepTime) -> None:
     parts.chart(
         t,
         "prefill_chart",
-        step_charts.time_by_kind(step, t, t("step.whole_chunk")),
+        lambda: step_charts.time_by_kind(step, t, t("step.whole_chunk")),
         t("step.chart_prefill"),
     )
     tables.draw(_groups(t, step, t("step.whole_chunk")), title)
