@@ -6,18 +6,14 @@ from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import Any
 
-import plotly.graph_objects as go
-
 from calc.calibration import Compared, compared_collective
 from calc.measured import Measured
-from ui import numbers
+from ui import numbers, plot
 from ui.bench_tables import kind_name, plain, stage_name, title
-from ui.plot import PALETTE
-from ui.plot import figure as empty_figure
 from ui.text import Translator
 
 
-def kernels(t: Translator, rows: Sequence[Compared]) -> go.Figure:
+def kernels(t: Translator, rows: Sequence[Compared]) -> plot.Spec:
     """Bars for each kernel as shares of its measured time, labelled with the times themselves.
 
     Kernels differ a hundredfold: on one linear axis of times the short ones would vanish, and on a
@@ -37,7 +33,11 @@ def kernels(t: Translator, rows: Sequence[Compared]) -> go.Figure:
         "array": [row.slowest_us / row.measured_us - 1 for row in rows],
         "arrayminus": [1 - row.fastest_us / row.measured_us for row in rows],
     }
-    return _beside(t, names, measured, bars, {"measured": spread})
+    return plot.figure(
+        _beside(t, names, measured, bars, {"measured": spread}),
+        barmode="group",
+        yaxis=plot.titled(t("gpu.axis"), tickformat=".0%", rangemode="tozero"),
+    )
 
 
 def _beside(
@@ -46,32 +46,31 @@ def _beside(
     measured: Sequence[float],
     bars: Mapping[str, Sequence[float | None]],
     spreads: Mapping[str, dict[str, Any]],
-) -> go.Figure:
+) -> list[plot.Spec]:
     """Grouped bars, each over the measured time of its place."""
-    figure = empty_figure()
+    traces = []
     order = ("floor", "measured", "predicted", "calibrated")
     for name, values in bars.items():
         if not any(values):
             continue
-        figure.add_bar(
-            name=title(t(f"gpu.bar.{name}")),
-            x=names,
-            y=[us and us / base for us, base in zip(values, measured, strict=True)],
-            text=["" if us is None else numbers.duration(us) for us in values],
-            textposition="inside",
-            insidetextanchor="end",
-            textangle=0,
-            marker_color=PALETTE[order.index(name)],
-            error_y=spreads.get(name),
-            hovertemplate="%{text} (%{y:.0%})",
+        traces.append(
+            plot.bar(
+                title(t(f"gpu.bar.{name}")),
+                names,
+                [us and us / base for us, base in zip(values, measured, strict=True)],
+                plot.PALETTE[order.index(name)],
+                "%{text} (%{y:.0%})",
+                text=["" if us is None else numbers.duration(us) for us in values],
+                textposition="inside",
+                insidetextanchor="end",
+                textangle=0,
+                error_y=spreads.get(name),
+            )
         )
-    figure.update_layout(
-        barmode="group", yaxis_title=t("gpu.axis"), yaxis_tickformat=".0%", yaxis_rangemode="tozero"
-    )
-    return figure
+    return traces
 
 
-def collectives(t: Translator, measured: Measured) -> go.Figure | None:
+def collectives(t: Translator, measured: Measured) -> plot.Spec | None:
     """Bars of what has both a measured and a predicted time; None without any."""
     found = [(row, compared_collective(measured, row)) for row in measured.collectives]
     rows = [(row, pair) for row, pair in found if pair is not None and pair.predicted_us]
@@ -86,23 +85,17 @@ def collectives(t: Translator, measured: Measured) -> go.Figure | None:
         "measured": list(measured_us),
         "predicted": [pair.predicted_us for _, pair in rows],
     }
-    return _lying(_beside(t, names, measured_us, bars, {}))
-
-
-def _lying(figure: go.Figure) -> go.Figure:
-    """Bars from left to right, so that many long names have room; the first on top."""
-    for bar in figure.data:
-        bar.update(
-            orientation="h", x=bar.y, y=bar.x, textangle=0, hovertemplate="%{text} (%{x:.0%})"
-        )
-    figure.update_layout(
-        height=90 + 58 * len(figure.data[0].y),
+    # from left to right, so that many long names have room; the first on top
+    lying = [
+        bar
+        | {"orientation": "h", "x": bar["y"], "y": bar["x"], "hovertemplate": "%{text} (%{x:.0%})"}
+        for bar in _beside(t, names, measured_us, bars, {})
+    ]
+    return plot.figure(
+        lying,
+        barmode="group",
+        height=90 + 58 * len(names),
         hovermode="y unified",
-        xaxis_title=figure.layout.yaxis.title.text,
-        xaxis_tickformat=".0%",
-        xaxis_rangemode="tozero",
-        yaxis_title=None,
-        yaxis_tickformat="",
-        yaxis_autorange="reversed",
+        xaxis=plot.titled(t("gpu.axis"), tickformat=".0%", rangemode="tozero"),
+        yaxis={"autorange": "reversed"},
     )
-    return figure

@@ -1,11 +1,9 @@
-"""Report -> go.Figure, one function a chart; the same component has the same colour in each."""
+"""Report -> figure, one function a chart; the same component has the same colour in each."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-
-import plotly.graph_objects as go
 
 from calc.capacity import Component, request_bytes, requests_that_fit
 from calc.layers import Growth
@@ -32,44 +30,44 @@ def group_of(part: Component) -> str:
     return "replicated" if part.store.copies > 1 else "one_copy"
 
 
-def cache_against_context(report: Report, t: Translator) -> go.Figure:
+def cache_against_context(report: Report, t: Translator) -> plot.Spec:
     """Bytes of one request on the fullest rank, by what grows how; where the user stands."""
     scenario = report.scenario
     sizes = contexts(report)
     parts = report.cache.stage.components
-    figure = plot.figure()
+    traces: list[plot.Spec] = []
     lines: list[list[Number]] = []
     for group, colour in zip(GROUPS, PALETTE, strict=False):
         chosen = [part for part in parts if group_of(part) == group]
         if chosen:
             values = [sum(part_bytes(part, size) for part in chosen) for size in sizes]
             lines.append(values)
-            figure.add_trace(plot.line(t(f"chart.{group}"), sizes, values, colour, numbers.memory))
+            traces.append(plot.line(t(f"chart.{group}"), sizes, values, colour, numbers.memory))
     if len(lines) > 1:
         totals = [sum(column) for column in zip(*lines, strict=True)]
-        figure.add_trace(
-            plot.line(t("chart.total"), sizes, totals, TOTAL_COLOUR, numbers.memory, 3)
-        )
+        traces.append(plot.line(t("chart.total"), sizes, totals, TOTAL_COLOUR, numbers.memory, 3))
         lines.append(totals)
     share = report.fit.budget_bytes / scenario.batch
     if share:
         name = t("chart.share", share=numbers.memory(share))
-        figure.add_trace(plot.limit(name, [sizes[0], sizes[-1]], share))
+        traces.append(plot.limit(name, [sizes[0], sizes[-1]], share))
     value = report.cache.stage.per_request.value
-    figure.add_trace(plot.point(numbers.memory(value), scenario.context, value))
-    plot.context_axis(figure, sizes, t)
+    traces.append(plot.point(numbers.memory(value), scenario.context, value))
     seen = [value for value in [share, *(value for line in lines for value in line)] if value]
-    plot.log_axis(figure, "yaxis", min(seen), max(seen), numbers.memory)
-    figure.update_layout(yaxis_title=t("chart.per_request_per_rank"))
-    return figure
+    title = t("chart.per_request_per_rank")
+    return plot.figure(
+        traces,
+        xaxis=plot.context_axis(sizes, t),
+        yaxis=plot.log_axis(min(seen), max(seen), numbers.memory, title),
+    )
 
 
-def batch_against_context(report: Report, without_dcp: Report | None, t: Translator) -> go.Figure:
+def batch_against_context(report: Report, without_dcp: Report | None, t: Translator) -> plot.Spec:
     """The largest batch at every context, with dcp and without, and the chosen point."""
     sizes = contexts(report)
     budget = report.fit.budget_bytes
     scenario = report.scenario
-    figure = plot.figure()
+    traces: list[plot.Spec] = []
     curves = [(report, f"DCP {scenario.dcp}", FIRST_COLOUR, 3)]
     if without_dcp is not None:
         curves.append((without_dcp, "DCP 1", SECOND_COLOUR, 2))
@@ -82,15 +80,15 @@ def batch_against_context(report: Report, without_dcp: Report | None, t: Transla
             budget / weight if fits else None for weight, fits in zip(weights, whole, strict=True)
         ]
         line = plot.line(name, sizes, smooth, colour, numbers.digits, width)
-        line.customdata = [_requests(t)(count) for count in whole]
-        figure.add_trace(line)
+        traces.append(line | {"customdata": [_requests(t)(count) for count in whole]})
     fits = t("chart.fits" if report.fit.fits else "chart.fits_not")
     label = t("chart.chosen", batch=numbers.digits(scenario.batch), fits=fits)
-    figure.add_trace(plot.point(label, scenario.context, scenario.batch))
-    plot.context_axis(figure, sizes, t)
-    plot.log_axis(figure, "yaxis", 1, max(most), numbers.digits)
-    figure.update_layout(yaxis_title=t("chart.requests_per_replica"))
-    return figure
+    traces.append(plot.point(label, scenario.context, scenario.batch))
+    return plot.figure(
+        traces,
+        xaxis=plot.context_axis(sizes, t),
+        yaxis=plot.log_axis(1, max(most), numbers.digits, t("chart.requests_per_replica")),
+    )
 
 
 def part_bytes(part: Component, context: int) -> Number:

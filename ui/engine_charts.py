@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import plotly.graph_objects as go
-
 from calc.items import Item
 from calc.units import Number
 from ui import numbers, plot
@@ -42,36 +40,38 @@ class Bar:
     kind: str
 
 
-def budget_bars(bars: Sequence[Bar], t: Translator) -> go.Figure:
+def budget_bars(bars: Sequence[Bar], t: Translator) -> plot.Spec:
     """A GPU's memory, what is taken off it one after the other, and what is left."""
     scale, unit = binary(max(bar.start + bar.size for bar in bars))
-    figure = plot.figure()
+    traces = []
     for kind, colour in COLOURS.items():
         chosen = [bar for bar in bars if bar.kind == kind]
         if chosen:
-            figure.add_trace(
-                go.Bar(
+            traces.append(
+                plot.bar(
+                    kind,
+                    [plot.rounded(bar.size / scale) for bar in chosen],
+                    [bar.label for bar in chosen],
+                    colour,
+                    "%{y}: %{customdata}<extra></extra>",
                     orientation="h",
-                    y=[bar.label for bar in chosen],
-                    x=[plot.rounded(bar.size / scale) for bar in chosen],
                     base=[plot.rounded(bar.start / scale) for bar in chosen],
-                    marker={"color": colour, "line": {"width": 0}},
                     text=[_signed(bar) for bar in chosen],
                     textposition="outside",
                     cliponaxis=False,
                     customdata=[numbers.exact(bar.size) for bar in chosen],
-                    hovertemplate="%{y}: %{customdata}<extra></extra>",
                     showlegend=False,
                 )
             )
     longest = max(bar.start + bar.size for bar in bars) / scale
     least = min(bar.start for bar in bars) / scale
-    figure.update_layout(
+    return plot.figure(
+        traces,
         barmode="overlay",
         bargap=0.3,
         height=FRAME + ROW * len(bars),
         hovermode="closest",
-        xaxis={"title": t("budget.axis", unit=unit), "range": [least, longest * ROOM]},
+        xaxis=plot.titled(t("budget.axis", unit=unit), range=[least, longest * ROOM]),
         yaxis={
             "categoryorder": "array",
             "categoryarray": [bar.label for bar in bars],
@@ -79,7 +79,6 @@ def budget_bars(bars: Sequence[Bar], t: Translator) -> go.Figure:
             "showgrid": False,
         },
     )
-    return figure
 
 
 def _signed(bar: Bar) -> str:
@@ -89,46 +88,43 @@ def _signed(bar: Bar) -> str:
 
 def allocation_bars(
     formula: Item, allocated: Item, wastes: Sequence[Item], t: Translator
-) -> go.Figure:
+) -> plot.Spec:
     """One request: what the formulas count, what the engine allocates, and the difference."""
     rows = [t("engine.bar_formula"), t("engine.bar_allocated"), t("engine.bar_waste")]
     found = [(cause, item) for cause in CAUSES for item in wastes if cause_of(item) == cause]
     found = [(cause, item) for cause, item in found if item.value]
     scale, unit = binary(allocated.value)
-    figure = plot.figure()
-    figure.add_trace(
-        _bar(t("engine.kept"), rows, [formula.value, formula.value, 0], scale, PALETTE[0])
-    )
+    kept = [formula.value, formula.value, 0]
+    traces = [_bar(t("engine.kept"), rows, kept, scale, PALETTE[0])]
     for cause, item in found:
         colour = PALETTE[1 + CAUSES.index(cause)]
         values = [0, item.value, item.value]
-        figure.add_trace(_bar(t(f"waste.{cause}"), rows, values, scale, colour))
+        traces.append(_bar(t(f"waste.{cause}"), rows, values, scale, colour))
     wasted = allocated.value - formula.value
     ends = [formula.value, allocated.value, wasted]
-    figure.add_trace(
-        go.Scatter(
-            mode="text",
-            y=rows,
-            x=[plot.rounded(end / scale) for end in ends],
-            text=[f" {numbers.memory(end)}" for end in ends],
-            textposition="middle right",
-            cliponaxis=False,
-            hoverinfo="skip",
-            showlegend=False,
-        )
+    traces.append(
+        {
+            "type": "scatter",
+            "mode": "text",
+            "y": rows,
+            "x": [plot.rounded(end / scale) for end in ends],
+            "text": [f" {numbers.memory(end)}" for end in ends],
+            "textposition": "middle right",
+            "cliponaxis": False,
+            "hoverinfo": "skip",
+            "showlegend": False,
+        }
     )
-    figure.update_layout(
+    longest = max(allocated.value, 1) / scale
+    return plot.figure(
+        traces,
         barmode="stack",
         bargap=0.3,
         height=FRAME + ROW * len(rows) + LEGEND_ROW * (1 + len(found)),
         hovermode="closest",
-        xaxis={
-            "title": t("engine.axis", unit=unit),
-            "range": [0, max(allocated.value, 1) / scale * ROOM],
-        },
+        xaxis=plot.titled(t("engine.axis", unit=unit), range=[0, longest * ROOM]),
         yaxis={"autorange": "reversed", "showgrid": False},
     )
-    return figure
 
 
 def cause_of(item: Item) -> str:
@@ -136,15 +132,17 @@ def cause_of(item: Item) -> str:
     return item.key.removeprefix("waste.")
 
 
-def _bar(name: str, rows: list[str], values: Sequence[Number], scale: int, colour: str) -> go.Bar:
-    return go.Bar(
-        name=name,
+def _bar(
+    name: str, rows: list[str], values: Sequence[Number], scale: int, colour: str
+) -> plot.Spec:
+    return plot.bar(
+        name,
+        [plot.rounded(value / scale) for value in values],
+        rows,
+        colour,
+        "%{y}: %{customdata}<extra>%{fullData.name}</extra>",
         orientation="h",
-        y=rows,
-        x=[plot.rounded(value / scale) for value in values],
-        marker={"color": colour, "line": {"width": 0}},
         customdata=[numbers.exact(value) for value in values],
-        hovertemplate="%{y}: %{customdata}<extra>%{fullData.name}</extra>",
     )
 
 

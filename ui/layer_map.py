@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import plotly.graph_objects as go
-
 from calc.architecture import LayerMap, layer_map
 from calc.layers import SlidingWindowAttention
 from calc.layers.base import Block
@@ -56,14 +54,14 @@ def _name(t: Translator, part: Block) -> str:
     return t("map.reads", kind=name) if getattr(part, "reads_other_layer", False) else name
 
 
-def draw_map(report: Report, t: Translator) -> go.Figure:
+def draw_map(report: Report, t: Translator) -> plot.Spec:
     """Above in each cell the mixer, below it the feed-forward part."""
     scenario, model = report.scenario, report.model
     sizes = scenario.layout.stage_layers or model.stage_sizes(scenario.pp)
     found = layer_map(model, sizes)
     columns = _columns(sizes)
     places, ticks = _places(t, found, sizes, columns)
-    figure = plot.figure()
+    traces = []
     labels = [_joined(t, found, parts) for parts in found.mixers]
     fed = [_fed(t, parts) for parts in found.ffns]
     for index, label in enumerate(labels):
@@ -81,18 +79,19 @@ def draw_map(report: Report, t: Translator) -> go.Figure:
         ]
         at = [places[cell.number - 1] for cell in cells]
         colour = MIXER_COLOURS[index % len(MIXER_COLOURS)]
-        figure.add_trace(_bars(label, at, 0.04, 0.56, colour, hover))
+        traces.append(_bars(label, at, 0.04, 0.56, colour, hover))
     kinds = list(dict.fromkeys(_ffn_kind(parts) for parts in found.ffns))
     for kind in kinds:
         at = [places[c.number - 1] for c in found.cells if _ffn_kind(found.ffns[c.ffns]) == kind]
         if kind in FFN_COLOURS:
             name = t(f"kind.{kind}.short")
-            figure.add_trace(_bars(name, at, 0.64, 0.2, FFN_COLOURS[kind], None))
+            traces.append(_bars(name, at, 0.64, 0.2, FFN_COLOURS[kind], None))
     bottom = max(place.top for place in places) + 1
-    figure.update_layout(
+    return plot.figure(
+        traces,
         barmode="overlay",
         bargap=0,
-        height=round(FRAME_PIXELS + ROW_PIXELS * bottom + LEGEND_PIXELS * len(figure.data)),
+        height=round(FRAME_PIXELS + ROW_PIXELS * bottom + LEGEND_PIXELS * len(traces)),
         hovermode="closest",
         xaxis={
             "range": [0.4, columns + 0.6],
@@ -108,7 +107,6 @@ def draw_map(report: Report, t: Translator) -> go.Figure:
             "ticktext": [text for _, text in ticks],
         },
     )
-    return figure
 
 
 def _columns(sizes: Sequence[int]) -> int:
@@ -142,16 +140,16 @@ def _places(
 
 def _bars(
     name: str, at: list[Place], below: float, tall: float, colour: str, hover: list[str] | None
-) -> go.Bar:
-    return go.Bar(
-        name=name,
-        x=[place.column for place in at],
-        y=[tall] * len(at),
+) -> plot.Spec:
+    return plot.bar(
+        name,
+        [place.column for place in at],
+        [tall] * len(at),
+        colour,
+        "%{customdata}<extra></extra>" if hover else "",
         base=[round(-place.top - below - tall, 3) for place in at],
         width=0.9,
-        marker={"color": colour, "line": {"width": 0}},
         customdata=hover,
-        hovertemplate="%{customdata}<extra></extra>" if hover else None,
         hoverinfo=None if hover else "skip",
     )
 

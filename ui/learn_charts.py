@@ -4,55 +4,59 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import plotly.graph_objects as go
-
 from ui import plot
 
 STEP = 46
 """Pixels of one stage."""
 
 
-def pipeline(rows: Sequence[tuple[str, str, bool]]) -> go.Figure:
+def pipeline(rows: Sequence[tuple[str, str, bool]]) -> plot.Spec:
     """Stages from top to bottom: what is done, what it makes or sends, whether it communicates."""
-    figure = plot.figure()
+    shapes: list[plot.Spec] = []
+    arrows: list[plot.Spec] = []
     last = len(rows) - 1
-    for at, (what, result, moves) in enumerate(rows):
-        colour = plot.PALETTE[1 if moves else 0]
-        low, high = last - at - 0.36, last - at + 0.36
-        figure.add_shape(
-            type="rect", x0=0, x1=1, y0=low, y1=high, opacity=0.18, fillcolor=colour, line_width=0
-        )
-        figure.add_shape(
-            type="rect", x0=0, x1=0.012, y0=low, y1=high, fillcolor=colour, line_width=0
-        )
-        figure.add_annotation(
-            x=0.03,
-            y=last - at,
-            text=f"<b>{what}</b><br>{result}",
-            xanchor="left",
-            align="left",
-            showarrow=False,
-        )
+    for at, (_, _, moves) in enumerate(rows):
+        box = {
+            "type": "rect",
+            "x0": 0,
+            "y0": last - at - 0.36,
+            "y1": last - at + 0.36,
+            "fillcolor": plot.PALETTE[1 if moves else 0],
+            "line": {"width": 0},
+        }
+        shapes += [box | {"x1": 1, "opacity": 0.18}, box | {"x1": 0.012}]
         if at < last:
-            figure.add_annotation(
-                x=0.5,
-                y=last - at - 0.64,
-                ax=0.5,
-                ay=last - at - 0.36,
-                axref="x",
-                ayref="y",
-                showarrow=True,
-                arrowhead=2,
-                arrowwidth=1.5,
-                arrowcolor=plot.GREY,
-                text="",
+            arrows.append(
+                {
+                    "x": 0.5,
+                    "y": last - at - 0.64,
+                    "ax": 0.5,
+                    "ay": last - at - 0.36,
+                    "axref": "x",
+                    "ayref": "y",
+                    "showarrow": True,
+                    "arrowhead": 2,
+                    "arrowwidth": 1.5,
+                    "arrowcolor": plot.GREY,
+                    "text": "",
+                }
             )
-    axis = {"visible": False, "fixedrange": True}
-    figure.update_layout(
+    words = {
+        "type": "scatter",
+        "mode": "text",
+        "x": [0.03] * len(rows),
+        "y": [last - at for at in range(len(rows))],
+        "text": [f"<b>{what}</b><br>{result}" for what, result, _ in rows],
+        "textposition": "middle right",
+        "hoverinfo": "skip",
+    }
+    return plot.figure(
+        [words],
+        shapes=shapes,
+        annotations=arrows,
         height=STEP * 1.25 * len(rows) + 16,
         showlegend=False,
         hovermode=False,
-        xaxis=axis | {"range": [0, 1]},
-        yaxis=axis | {"range": [-0.5, last + 0.5]},
+        xaxis={"visible": False, "range": [0, 1]},
+        yaxis={"visible": False, "range": [-0.5, last + 0.5]},
     )
-    return figure

@@ -6,8 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import plotly.graph_objects as go
-
 from calc.planner import Plan, Row
 from calc.sweep import Sweep
 from calc.units import Number
@@ -21,38 +19,42 @@ WIDE_RANGE = 50
 """From this ratio of the largest to the smallest on, an axis is logarithmic."""
 
 
-def layouts(t: Translator, found: Plan, timed: bool) -> go.Figure:
+def layouts(t: Translator, found: Plan, timed: bool) -> plot.Spec:
     """Requests against a step's time (or what it sends): each row a point, the front a line."""
 
     def across(row: Row) -> float:
-        return float(row.figures.step_us or 0) / 1e3 if timed else float(row.figures.sent_bytes)
+        if timed:
+            return float(row.figures.step_us or 0) / 1e3
+        return float(row.figures.sent_bytes) / 1e6
 
-    figure = plot.figure()
     fitting = [row for row in found.rows if not row.lacks]
     groups = (
         ("lacking", [row for row in found.rows if row.lacks], plot.GREY, "x-thin-open", 7),
         ("fitting", [row for row in fitting if not row.front], plot.PALETTE[0], "circle", 8),
         ("front", [row for row in fitting if row.front], plot.PALETTE[5], "star", 12),
     )
-    for name, rows, colour, symbol, size in groups:
-        figure.add_trace(
-            go.Scatter(
-                name=t(f"plan.chart.{name}"),
-                x=[across(row) if timed else across(row) / 1e6 for row in rows],
-                y=[row.concurrency for row in rows],
-                mode="markers",
-                marker={"color": colour, "symbol": symbol, "size": size},
-                customdata=[_named(row) for row in rows],
-                hovertemplate="%{customdata}<br>%{x:,.4g} · %{y:,}",
-            )
-        )
+    traces = [
+        {
+            "type": "scatter",
+            "name": t(f"plan.chart.{name}"),
+            "x": [across(row) for row in rows],
+            "y": [row.concurrency for row in rows],
+            "mode": "markers",
+            "marker": {"color": colour, "symbol": symbol, "size": size},
+            "customdata": [_named(row) for row in rows],
+            "hovertemplate": "%{customdata}<br>%{x:,.4g} · %{y:,}",
+        }
+        for name, rows, colour, symbol, size in groups
+    ]
     title = t("plan.chart.step" if timed else "plan.chart.sent")
-    figure.update_layout(hovermode="closest", xaxis_title=title, yaxis_title=t("plan.chart.batch"))
-    every = [row for row in found.rows if across(row) > 0]
-    _log_where_wide(figure, "xaxis", [across(row) / (1 if timed else 1e6) for row in every], "")
+    spread = [across(row) for row in found.rows if across(row) > 0]
     batches = [row.concurrency for row in found.rows if row.concurrency]
-    _log_where_wide(figure, "yaxis", batches, "requests")
-    return figure
+    return plot.figure(
+        traces,
+        hovermode="closest",
+        xaxis=_log_where_wide(spread, "", title),
+        yaxis=_log_where_wide(batches, "requests", t("plan.chart.batch")),
+    )
 
 
 def _named(row: Row) -> str:
@@ -65,9 +67,9 @@ def _named(row: Row) -> str:
 
 def ratios(
     t: Translator, letters: Sequence[str], figures: Mapping[str, Sequence[Number | None]]
-) -> go.Figure:
+) -> plot.Spec:
     """Each figure of each scenario as a multiple of the first one's: bars from 1, one scale."""
-    figure = plot.figure()
+    traces = []
     kept = {name: row for name, row in figures.items() if row[0]}
     every = [1.0]
     for at, letter in enumerate(letters):
@@ -76,39 +78,39 @@ def ratios(
             for row in kept.values()
         ]
         every += [value for value in values if value]
-        figure.add_trace(
-            go.Bar(
-                name=letter,
+        traces.append(
+            plot.bar(
+                letter,
+                [None if value is None else value - 1 for value in values],
+                list(kept),
+                plot.PALETTE[at],
+                "%{text}",
                 orientation="h",
                 base=[1] * len(values),
-                x=[None if value is None else value - 1 for value in values],
-                y=list(kept),
-                marker_color=plot.PALETTE[at],
                 text=["" if value is None else f"{value:.3g}×" for value in values],
                 textposition="outside",
-                hovertemplate="%{text}",
             )
         )
-    plot.log_axis(figure, "xaxis", min(every) / 1.5, max(every) * 1.5, lambda tick: f"{tick:g}×")
-    figure.update_layout(
+    low, high = min(every) / 1.5, max(every) * 1.5
+    return plot.figure(
+        traces,
+        shapes=[plot.vertical(1)],
         barmode="group",
         height=140 + 18 * len(kept) * len(letters),
         hovermode="closest",
-        xaxis_title=t("plan.compare.ratio"),
+        xaxis=plot.log_axis(low, high, lambda tick: f"{tick:g}×", t("plan.compare.ratio")),
         yaxis={"autorange": "reversed"},
     )
-    figure.add_vline(x=1, line={"color": plot.GREY, "width": 1.5})
-    return figure
 
 
-def sweep(t: Translator, made: Sweep, worded: dict[str, str], here: Any) -> go.Figure:
+def sweep(t: Translator, made: Sweep, worded: dict[str, str], here: Any) -> plot.Spec:
     """Lines over the first input, one a value of the second; a heat map where there are many."""
     first = made.axes[0]
     second = made.axes[1] if len(made.axes) > 1 else None
     unit = f"{worded['output']} ({made.output.unit})"
     if second is not None and len(second.values) > MOST_LINES:
         return _heat(made, worded, unit)
-    figure = plot.figure()
+    traces = []
     columns = [made.values] if second is None else list(made.values.T)
     names = [worded["output"]]
     if second is not None:
@@ -116,25 +118,26 @@ def sweep(t: Translator, made: Sweep, worded: dict[str, str], here: Any) -> go.F
     numeric = all(isinstance(value, int | float) for value in first.values)
     for at, (name, column) in enumerate(zip(names, columns, strict=True)):
         values = [None if value is None else float(value) for value in column.tolist()]
-        figure.add_trace(
-            go.Scatter(
-                name=name,
-                x=list(first.values) if numeric else [str(value) for value in first.values],
-                y=values,
-                mode="lines+markers" if len(values) <= 64 else "lines",
-                line={"color": plot.PALETTE[at], "width": 2},
-                hovertemplate="%{y:,.6g}",
-            )
+        traces.append(
+            {
+                "type": "scatter",
+                "name": name,
+                "x": list(first.values) if numeric else [str(value) for value in first.values],
+                "y": values,
+                "mode": "lines+markers" if len(values) <= 64 else "lines",
+                "line": {"color": plot.PALETTE[at], "width": 2},
+                "hovertemplate": "%{y:,.6g}",
+            }
         )
     if here is not None and here[0] in first.values:
-        figure.add_trace(plot.point(t("plan.sweep.here"), here[0], here[1]))
-    figure.update_layout(
-        xaxis_title=worded[first.name], yaxis_title=unit, showlegend=len(figure.data) > 1
+        traces.append(plot.point(t("plan.sweep.here"), here[0], here[1]))
+    counted = "tokens" if first.name in TOKENS else ""
+    return plot.figure(
+        traces,
+        showlegend=len(traces) > 1,
+        xaxis=_log_where_wide(first.values if numeric else (), counted, worded[first.name]),
+        yaxis=_log_where_wide(_numbers(made), made.output.unit, unit),
     )
-    if numeric:
-        _log_where_wide(figure, "xaxis", first.values, "tokens" if first.name in TOKENS else "")
-    _log_where_wide(figure, "yaxis", _numbers(made), made.output.unit)
-    return figure
 
 
 def _numbers(made: Sweep) -> list[float]:
@@ -146,49 +149,45 @@ def _wide(values: Sequence[Any]) -> bool:
     return bool(kept) and min(kept) > 0 and max(kept) > WIDE_RANGE * min(kept)
 
 
-def _log_where_wide(figure: go.Figure, axis: str, values: Sequence[Any], unit: str) -> None:
+def _log_where_wide(values: Sequence[Any], unit: str, title: str) -> plot.Spec:
     """A logarithmic axis for values far apart; bytes in the words of bytes in any case."""
     if not values:
-        return
+        return plot.titled(title)
     low, high = float(min(values)), float(max(values))
     if _wide(values):
         if unit in BYTES:
-            plot.log_axis(figure, axis, low, high, numbers.memory)
-        elif unit == "tokens":
-            plot.log_axis(figure, axis, low, high, lambda value: numbers.tokens(int(value)))
-        else:
-            plot.decimal_axis(figure, axis, low, high, lambda value: f"{value:,g}")
-    elif unit in BYTES and high > 0:
+            return plot.log_axis(low, high, numbers.memory, title)
+        if unit == "tokens":
+            return plot.log_axis(low, high, lambda value: numbers.tokens(int(value)), title)
+        return plot.decimal_axis(low, high, lambda value: f"{value:,g}", title)
+    if unit in BYTES and high > 0:
         ticks = [high * at / 4 for at in range(5)]
-        worded = [numbers.memory(tick) for tick in ticks]
-        figure.update_layout({axis: {"tickvals": ticks, "ticktext": worded, "rangemode": "tozero"}})
+        return plot.titled(title, rangemode="tozero", **plot.labels(ticks, numbers.memory))
+    return plot.titled(title)
 
 
-def _heat(made: Sweep, worded: dict[str, str], unit: str) -> go.Figure:
+def _heat(made: Sweep, worded: dict[str, str], unit: str) -> plot.Spec:
     first, second = made.axes
-    figure = plot.figure()
     every = _numbers(made)
     wide = _wide(every)
     bar = {"title": {"text": unit, "side": "right"}} | _bar(made.output.unit, every, wide)
-    figure.add_trace(
-        go.Heatmap(
-            x=[str(value) for value in first.values],
-            y=[str(value) for value in second.values],
-            z=[[_height(value, wide) for value in row] for row in made.values.T.tolist()],
-            customdata=[
-                [shown(value, made.output.unit) for value in row] for row in made.values.T.tolist()
-            ],
-            colorscale=[[at / 9, f"#{index:06d}"] for at, index in enumerate(range(11, 21))],
-            colorbar=bar,
-            hovertemplate="%{x} · %{y}<br>%{customdata}<extra></extra>",
-        )
-    )
-    figure.update_layout(
+    rows = made.values.T.tolist()
+    heat = {
+        "type": "heatmap",
+        "x": [str(value) for value in first.values],
+        "y": [str(value) for value in second.values],
+        "z": [[_height(value, wide) for value in row] for row in rows],
+        "customdata": [[shown(value, made.output.unit) for value in row] for row in rows],
+        "colorscale": [[at / 9, f"#{index:06d}"] for at, index in enumerate(range(11, 21))],
+        "colorbar": bar,
+        "hovertemplate": "%{x} · %{y}<br>%{customdata}<extra></extra>",
+    }
+    return plot.figure(
+        [heat],
         hovermode="closest",
-        xaxis={"title": worded[first.name], "type": "category"},
-        yaxis={"title": worded[second.name], "type": "category"},
+        xaxis=plot.titled(worded[first.name], type="category"),
+        yaxis=plot.titled(worded[second.name], type="category"),
     )
-    return figure
 
 
 def _height(value: Any, wide: bool) -> float | None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-import plotly.graph_objects as go
-
 from calc.checkpoints import Interval
 from calc.layers import Growth
 from calc.reuse import GroupHit, Hit
@@ -25,39 +23,40 @@ COLOURS = {
 ROW_PIXELS, FRAME_PIXELS = 62, 120
 
 
-def strips(t: Translator, hit: Hit, labels: Mapping[str, str]) -> go.Figure:
+def strips(t: Translator, hit: Hit, labels: Mapping[str, str]) -> plot.Spec:
     """A row for each group, a cell for each chunk; where the usable prefix ends."""
-    figure = plot.figure()
+    traces = []
     cells = [(one, *cell) for one in hit.groups for cell in _cells(one, hit)]
     for status, colour in COLOURS.items():
         chosen = [cell for cell in cells if cell[3] == status]
         if not chosen:
             continue
-        figure.add_trace(
-            go.Bar(
-                name=t(f"reuse.chunk.{status}"),
+        traces.append(
+            plot.bar(
+                t(f"reuse.chunk.{status}"),
+                [(end - first) * one.group.chunk for one, first, end, _ in chosen],
+                [labels[one.group.id] for one, *_ in chosen],
+                colour,
+                "%{text}<extra></extra>",
                 orientation="h",
-                y=[labels[one.group.id] for one, *_ in chosen],
                 base=[first * one.group.chunk for one, first, _, _ in chosen],
-                x=[(end - first) * one.group.chunk for one, first, end, _ in chosen],
                 width=0.55,
                 marker={"color": colour, "line": {"width": 0.6, "color": "rgba(128,128,128,0.6)"}},
                 customdata=[[one.group.id, first, end] for one, first, end, _ in chosen],
                 text=[_hover(t, one, first, end) for one, first, end, _ in chosen],
                 textposition="none",
-                hovertemplate="%{text}<extra></extra>",
             )
         )
-    figure.add_vline(x=hit.tokens, line={"color": plot.GREY, "width": 2, "dash": "dash"})
-    figure.update_layout(
+    return plot.figure(
+        traces,
+        shapes=[plot.vertical(hit.tokens, 2, "dash")],
         barmode="overlay",
         height=FRAME_PIXELS + ROW_PIXELS * len(hit.groups),
         hovermode="closest",
         dragmode=False,
-        xaxis={"range": [0, hit.prefix * 1.01], "title": t("reuse.axis"), "tickformat": ",d"},
+        xaxis=plot.titled(t("reuse.axis"), range=[0, hit.prefix * 1.01], tickformat=",d"),
         yaxis={"autorange": "reversed"},
     )
-    return figure
 
 
 def _cells(one: GroupHit, hit: Hit) -> list[tuple[int, int, str]]:
@@ -101,9 +100,8 @@ def _hover(t: Translator, one: GroupHit, first: int, end: int) -> str:
     )
 
 
-def snapshots(t: Translator, intervals: Sequence[Interval], chosen: Interval) -> go.Figure:
+def snapshots(t: Translator, intervals: Sequence[Interval], chosen: Interval) -> plot.Spec:
     """What an interval costs: computing again, writing, and both; the cheapest is marked."""
-    figure = plot.figure()
     sizes = [one.tokens for one in intervals]
     written = [_written(one) for one in intervals]
     costs = [float(one.cost.value) for one in intervals]
@@ -112,24 +110,26 @@ def snapshots(t: Translator, intervals: Sequence[Interval], chosen: Interval) ->
         ("write", written, 1),
         ("both", costs, 6),
     )
-    for name, values, colour in lines:
-        figure.add_trace(
-            plot.line(
-                t(f"reuse.cost.{name}"),
-                sizes,
-                values,
-                plot.PALETTE[colour],
-                numbers.duration,
-                3 if name == "both" else 2,
-            )
+    traces = [
+        plot.line(
+            t(f"reuse.cost.{name}"),
+            sizes,
+            values,
+            plot.PALETTE[colour],
+            numbers.duration,
+            3 if name == "both" else 2,
         )
+        for name, values, colour in lines
+    ]
     label = t("reuse.best", interval=numbers.digits(chosen.tokens))
-    figure.add_trace(plot.point(label, chosen.tokens, chosen.cost.value))
-    plot.log_axis(figure, "xaxis", sizes[0], max(sizes[-1], sizes[0] + 1), numbers.tokens)
-    low = min(value for value in [*costs, *written] if value > 0)
-    plot.log_axis(figure, "yaxis", max(low, max(costs) / 1e5), max(costs), numbers.duration)
-    figure.update_layout(xaxis_title=t("reuse.interval"), yaxis_title=t("reuse.cost_axis"))
-    return figure
+    traces.append(plot.point(label, chosen.tokens, chosen.cost.value))
+    last, most = max(sizes[-1], sizes[0] + 1), max(costs)
+    low = max(min(value for value in [*costs, *written] if value > 0), most / 1e5)
+    return plot.figure(
+        traces,
+        xaxis=plot.log_axis(sizes[0], last, numbers.tokens, t("reuse.interval")),
+        yaxis=plot.log_axis(low, most, numbers.duration, t("reuse.cost_axis")),
+    )
 
 
 def _written(one: Interval) -> float:
@@ -137,25 +137,24 @@ def _written(one: Interval) -> float:
     return float(one.storage.value) / float(arguments["link_rate"]) * 1e6  # type: ignore[arg-type]
 
 
-def loading(t: Translator, points: Mapping[str, Sequence[LoadPoint]], here: LoadPoint) -> go.Figure:
+def loading(t: Translator, points: Mapping[str, Sequence[LoadPoint]], here: LoadPoint) -> plot.Spec:
     """Time to load from each tier and time to compute, against the prefix."""
-    figure = plot.figure()
     every = next(iter(points.values()))
     sizes = [point.tokens for point in every]
     computed = [float(point.recomputed.value) for point in every]
-    figure.add_trace(
-        plot.line(t("reuse.compute"), sizes, computed, plot.PALETTE[6], numbers.duration, 3)
-    )
+    traces = [plot.line(t("reuse.compute"), sizes, computed, plot.PALETTE[6], numbers.duration, 3)]
     seen = [value for value in computed if value > 0]
     for place, (tier, row) in enumerate(points.items()):
         values = [float(point.loaded.value) for point in row]
         seen += values
-        figure.add_trace(
+        traces.append(
             plot.line(t(f"reuse.tier.{tier}"), sizes, values, plot.PALETTE[place], numbers.duration)
         )
     name = t("reuse.here", tokens=numbers.tokens(here.tokens))
-    figure.add_trace(plot.point(name, here.tokens, here.recomputed.value))
-    plot.log_axis(figure, "xaxis", sizes[0], sizes[-1], numbers.tokens)
-    plot.log_axis(figure, "yaxis", max(min(seen), max(seen) / 1e7), max(seen), numbers.duration)
-    figure.update_layout(xaxis_title=t("reuse.prefix"), yaxis_title=t("reuse.time_axis"))
-    return figure
+    traces.append(plot.point(name, here.tokens, here.recomputed.value))
+    low, high = max(min(seen), max(seen) / 1e7), max(seen)
+    return plot.figure(
+        traces,
+        xaxis=plot.log_axis(sizes[0], sizes[-1], numbers.tokens, t("reuse.prefix")),
+        yaxis=plot.log_axis(low, high, numbers.duration, t("reuse.time_axis")),
+    )

@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from typing import get_args
-
-import plotly.graph_objects as go
+from typing import Any, get_args
 
 from calc.collectives import Collective
 from calc.exchange import BatchPoint, LinkBudget
@@ -30,7 +28,7 @@ ROW, FRAME = 40, 130
 
 def sent_by_source(
     stages: Sequence[Stage], t: Translator, scope: str, times: float = 1.0
-) -> go.Figure:
+) -> plot.Spec:
     """Bytes that one rank sends by layer kind, stacked by collective: in a step, layer, second."""
     factors = _factors(stages, scope, times)
     per_second = "/s" if scope == "second" else ""
@@ -47,7 +45,7 @@ def sent_by_source(
 
 def calls_by_source(
     stages: Sequence[Stage], t: Translator, scope: str, times: float = 1.0
-) -> go.Figure:
+) -> plot.Spec:
     """Collective calls of one rank in the order of ``sent_by_source``."""
     factors = _factors(stages, scope, times)
     return _by_collective(
@@ -83,7 +81,7 @@ def _by_collective(
     t: Translator,
     unit: bool,
     suffix: str = "",
-) -> go.Figure:
+) -> plot.Spec:
     moving = [stage for stage in stages if stage.collective is not None]
     sources = list(dict.fromkeys(stage.kind for stage in moving if amount(stage)))
     sums = {
@@ -97,13 +95,12 @@ def _by_collective(
     scale, name = 1, ""
     if unit:
         scale, name = decimal(max(map(sum, zip(*sums.values(), strict=True)), default=1))
-    figure = plot.figure()
-    for (collective, values), colour in zip(sums.items(), plot.PALETTE, strict=False):
-        if any(values):
-            figure.add_trace(
-                bar(t(f"collective.{collective}"), labels, values, scale, worded, colour)
-            )
-    return stacked(figure, f"{title} ({name}{suffix})" if name else title, len(sources))
+    bars = [
+        bar(t(f"collective.{collective}"), labels, values, scale, worded, colour)
+        for (collective, values), colour in zip(sums.items(), plot.PALETTE, strict=False)
+        if any(values)
+    ]
+    return stacked(bars, f"{title} ({name}{suffix})" if name else title, len(sources))
 
 
 def bar(
@@ -113,30 +110,31 @@ def bar(
     scale: float,
     worded: Callable[[Number], str],
     colour: str,
-) -> go.Bar:
+) -> plot.Spec:
     """One component of horizontal stacked bars."""
-    return go.Bar(
-        name=name,
+    return plot.bar(
+        name,
+        [plot.rounded(value / scale) for value in values],
+        list(labels),
+        colour,
+        "%{y}: %{customdata}<extra>%{fullData.name}</extra>",
         orientation="h",
-        x=[plot.rounded(value / scale) for value in values],
-        y=list(labels),
-        marker={"color": colour, "line": {"width": 0}},
         customdata=[worded(value) for value in values],
-        hovertemplate="%{y}: %{customdata}<extra>%{fullData.name}</extra>",
     )
 
 
-def stacked(figure: go.Figure, title: str, rows: int) -> go.Figure:
+def stacked(bars: Sequence[plot.Spec], title: str, rows: int, **layout: Any) -> plot.Spec:
     """Horizontal bars, the first on top, as high as their number asks for."""
-    figure.update_layout(
+    return plot.figure(
+        bars,
         barmode="stack",
         bargap=0.35,
         height=FRAME + ROW * rows,
-        xaxis={"title": title, "rangemode": "tozero"},
+        xaxis=plot.titled(title, rangemode="tozero"),
         yaxis={"autorange": "reversed", "showgrid": False},
         hovermode="closest",
+        **layout,
     )
-    return figure
 
 
 def decimal(largest: Number) -> tuple[int, str]:
@@ -153,13 +151,13 @@ def part_kind(part: TimePart) -> str:
     return "model" if part.name in known else NUMBERED.sub("", part.name)
 
 
-def time_by_kind(step: StepTime, t: Translator, whole: str) -> go.Figure:
+def time_by_kind(step: StepTime, t: Translator, whole: str) -> plot.Spec:
     """The whole, called ``whole``, then each layer kind, stacked by what the time is spent on."""
     first = [part for part in step.parts if part.group == "communication"]
     kinds = list(dict.fromkeys(part_kind(part) for part in (*first, *step.parts)))
     kinds = [kind for kind in kinds if kind != "model"] + ["model"] * ("model" in kinds)
     labels = [whole, *(t(f"kind.{kind}.short") for kind in kinds)]
-    figure = plot.figure()
+    bars = []
     for group, colour in zip(GROUPS, plot.PALETTE, strict=False):
         values: list[Number] = [step.group(group)]
         values += [
@@ -172,49 +170,37 @@ def time_by_kind(step: StepTime, t: Translator, whole: str) -> go.Figure:
         ]
         if any(values):
             name = t(f"step.group.{group}")
-            figure.add_trace(bar(name, labels, values, 1000, numbers.duration, colour))
-    return stacked(figure, t("chart.milliseconds"), len(labels))
+            bars.append(bar(name, labels, values, 1000, numbers.duration, colour))
+    return stacked(bars, t("chart.milliseconds"), len(labels))
 
 
-def traffic_by_batch(points: Sequence[BatchPoint], t: Translator) -> go.Figure:
+def traffic_by_batch(points: Sequence[BatchPoint], t: Translator) -> plot.Spec:
     """Bytes one rank sends in a step at several batches, stacked by collective."""
-    figure = plot.figure()
-    labels = [numbers.digits(point.batch) for point in points]
+    lines: list[plot.Spec] = []
+    batches = [point.batch for point in points]
     for collective, colour in zip(Collective, plot.PALETTE, strict=False):
         values = [point.bytes_by_collective.get(collective.value, 0) for point in points]
         if any(values):
-            name = t(f"collective.{collective}")
-            figure.add_trace(
-                go.Scatter(
-                    name=name,
-                    x=[point.batch for point in points],
-                    y=[plot.rounded(value) for value in values],
-                    mode="lines+markers",
-                    line={"color": colour, "width": 2, "dash": DASHES[len(figure.data) % 4]},
-                    customdata=[numbers.traffic(value) for value in values],
-                    hovertemplate="%{customdata}",
-                )
+            line = plot.line(
+                t(f"collective.{collective}"), batches, values, colour, numbers.traffic
             )
+            line["line"]["dash"] = DASHES[len(lines) % len(DASHES)]
+            lines.append(line | {"mode": "lines+markers"})
     seen = [value for point in points for value in point.bytes_by_collective.values() if value]
-    if seen:
-        plot.decimal_axis(figure, "yaxis", min(seen), max(seen), numbers.traffic)
-    figure.update_layout(
-        xaxis={
-            "type": "log",
-            "tickvals": [point.batch for point in points],
-            "ticktext": labels,
-            "title": t("chart.batch"),
-            "minor": {"ticks": ""},
-        },
-        yaxis_title=t("chart.sent_per_step"),
+    title = t("chart.sent_per_step")
+    return plot.figure(
+        lines,
+        xaxis=plot.titled(t("chart.batch"), type="log", **plot.labels(batches, numbers.digits)),
+        yaxis=plot.decimal_axis(min(seen), max(seen), numbers.traffic, title)
+        if seen
+        else plot.titled(title),
     )
-    return figure
 
 
-def links_in_use(budgets: Sequence[LinkBudget], t: Translator) -> go.Figure:
+def links_in_use(budgets: Sequence[LinkBudget], t: Translator) -> plot.Spec:
     """The share of each link's rate, by what uses it, and the whole rate as a line."""
     labels = [t(f"step.link.{budget.link}") for budget in budgets]
-    figure = plot.figure()
+    bars = []
     for load, colour in zip(LOADS, plot.PALETTE, strict=False):
         values = [
             float(budget.loads[load].value / budget.rate) if load in budget.loads else 0.0
@@ -222,7 +208,6 @@ def links_in_use(budgets: Sequence[LinkBudget], t: Translator) -> go.Figure:
         ]
         if any(values):
             name = t(f"step.load.{load}")
-            figure.add_trace(bar(name, labels, values, 0.01, numbers.percent, colour))
-    stacked(figure, t("chart.link_share"), len(budgets))
-    figure.add_vline(x=100, line={"color": plot.GREY, "width": 1.5, "dash": "dash"})
-    return figure
+            bars.append(bar(name, labels, values, 0.01, numbers.percent, colour))
+    whole = plot.vertical(100, dash="dash")
+    return stacked(bars, t("chart.link_share"), len(budgets), shapes=[whole])

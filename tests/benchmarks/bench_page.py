@@ -46,11 +46,12 @@ with st.sidebar:
 for at, column in enumerate(st.columns(4)):
     column.metric(f"number {at}", at * state.count)
 """,
-    "page of two charts": COUNTER
+    "page of two charts of four lines": COUNTER
     + """
 for at in range(2):
-    line = {"type": "scatter", "x": list(range(64)), "y": [at + x * state.count for x in range(64)]}
-    st.plotly_chart({"data": [line], "layout": {"height": 320}}, key=f"chart_{at}")
+    x = list(range(64))
+    lines = [{"x": x, "y": [each + at + state.count * place for place in x]} for each in range(4)]
+    st.plotly_chart({"data": lines, "layout": {"height": 360}}, key=f"chart_{at}")
 """,
 }
 BUTTON, CHARTLESS, CHARTS = BASELINES
@@ -156,10 +157,8 @@ class Times:
         """Median and range of each page in milliseconds, and its ratio to the last one's median."""
         print(what)
         for page in (*pages, beside):
-            low, middle, high = (
-                1e3 * f(self.found[page])  # type: ignore[operator]
-                for f in (min, median, max)
-            )
+            found = self.found[page]
+            low, middle, high = (1e3 * value for value in (min(found), median(found), max(found)))
             ratio = middle / (1e3 * median(self.found[beside]))
             print(f"  {page:<48}{middle:>8.0f} ms {ratio:>6.2f}x   ({low:.0f} to {high:.0f})")
 

@@ -45,19 +45,19 @@ def test_the_picture_has_one_cell_for_every_layer(preset: str) -> None:
     pp = min(3, model.layer_count)
     for stages in (1, pp):
         figure = draw_map(evaluate(Scenario(preset, pp=stages)), Translator("en"))
-        mixers = [trace for trace in figure.data if trace.customdata is not None]
-        assert sum(len(trace.x) for trace in mixers) == model.layer_count
-        places = {at for trace in mixers for at in zip(trace.x, trace.base, strict=True)}
+        mixers = [trace for trace in figure["data"] if trace["customdata"] is not None]
+        assert sum(len(trace["x"]) for trace in mixers) == model.layer_count
+        places = {at for trace in mixers for at in zip(trace["x"], trace["base"], strict=True)}
         assert len(places) == model.layer_count, "no two cells on one place"
-        assert figure.layout.height > 100
-        hovers = "\n".join(text for trace in mixers for text in trace.customdata)
+        assert figure["layout"]["height"] > 100
+        hovers = "\n".join(text for trace in mixers for text in trace["customdata"])
         assert f"Layer {model.layer_count} " in hovers
         assert f"stage {stages} of {stages}" in hovers
 
 
 def test_kinds_have_colours_of_the_palette_only() -> None:
     figure = draw_map(evaluate(Scenario("kimi-k3", tp=8)), Translator("en"))
-    colours = {trace.marker.color for trace in figure.data}
+    colours = {trace["marker"]["color"] for trace in figure["data"]}
     assert colours <= {f"#{index:06d}" for index in range(1, 11)}
     assert len(colours) == 4
 

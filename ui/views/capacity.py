@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import plotly.graph_objects as go
 import streamlit as st
 
 from calc.capacity import Component, deployment_bytes
 from calc.items import Item
 from calc.report import Report, evaluate
 from calc.units import Number
-from ui import charts, numbers, page, tables
+from ui import charts, numbers, page, plot, tables
 from ui.derivation import draw as draw_steps
 from ui.state import Result
 from ui.text import Translator
@@ -105,7 +104,7 @@ def deployment(report: Report) -> Item:
 def _charts(t: Translator, report: Report) -> None:
     scenario = report.scenario
 
-    def batches() -> go.Figure:
+    def batches() -> plot.Spec:
         without = evaluate(replace(scenario, dcp=1)) if scenario.dcp > 1 else None
         return charts.batch_against_context(report, without, t)
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-import plotly.graph_objects as go
 import streamlit as st
 
 from calc.capacity import Component
 from calc.items import Item
 from calc.report import NOT_COUNTED, Report
+from ui.plot import Spec
 from ui.text import Translator
 
 _waiting: ContextVar[list[Callable[[], None]] | None] = ContextVar("charts", default=None)
@@ -30,7 +30,7 @@ def charts_last() -> Iterator[None]:
         draw()
 
 
-def chart(t: Translator, name: str, figure: Callable[[], go.Figure], title: str) -> None:
+def chart(t: Translator, name: str, figure: Callable[[], Spec], title: str) -> None:
     """A titled chart without a mode bar, described for those who cannot see it."""
     st.markdown(f"**{title}**")
     place = st.container()
