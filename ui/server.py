@@ -85,6 +85,41 @@ class SecurityHeaders:
         await self.app(scope, receive, with_headers if scope["type"] == "http" else send)
 
 
+class CompressedOnce:
+    """Keeps the compressed answer for each file whose name changes with its content.
+
+    Otherwise every new visitor would have 9 MB compressed again, in the thread that serves all.
+    """
+
+    FORCED = (b"range", b"if-none-match", b"if-modified-since")
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+        self.kept: dict[str, tuple[Message, ...]] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        asked = dict(scope["headers"]) if scope["type"] == "http" else {}
+        zipped = b"gzip" in asked.get(b"accept-encoding", b"")
+        if not zipped or scope["method"] != "GET" or any(name in asked for name in self.FORCED):
+            await self.app(scope, receive, send)
+            return
+        path = scope["path"]
+        if path in self.kept:
+            for message in self.kept[path]:
+                await send(message)
+            return
+        sent: list[Message] = []
+
+        async def recorded(message: Message) -> None:
+            sent.append(message)
+            await send(message)
+
+        await self.app(scope, receive, recorded)
+        headers = dict(sent[0].get("headers", ()))
+        if sent[0].get("status") == 200 and b"immutable" in headers.get(b"cache-control", b""):
+            self.kept[path] = tuple(sent)
+
+
 @asynccontextmanager
 async def warm(app: App) -> AsyncIterator[dict[str, Any] | None]:
     """Import what is slow, and compute one scenario, before anybody waits for it."""
@@ -104,6 +139,7 @@ app = App(
     lifespan=warm,
     middleware=[
         Middleware(SecurityHeaders),
+        Middleware(CompressedOnce),
         Middleware(GZipMiddleware, minimum_size=1024, compresslevel=6),
     ],
 )
