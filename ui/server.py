@@ -91,7 +91,7 @@ class CompressedOnce:
     Otherwise every new visitor would have 9 MB compressed again, in the thread that serves all.
     """
 
-    FORCED = (b"range", b"if-none-match", b"if-modified-since")
+    ASKED_ANEW = (b"range", b"if-none-match", b"if-modified-since")
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -100,7 +100,7 @@ class CompressedOnce:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         asked = dict(scope["headers"]) if scope["type"] == "http" else {}
         zipped = b"gzip" in asked.get(b"accept-encoding", b"")
-        if not zipped or scope["method"] != "GET" or any(name in asked for name in self.FORCED):
+        if not zipped or scope["method"] != "GET" or any(name in asked for name in self.ASKED_ANEW):
             await self.app(scope, receive, send)
             return
         path = scope["path"]

@@ -10,10 +10,8 @@ load. A number counts wherever it is drawn outside a chart, a chart until its la
 from __future__ import annotations
 
 import contextlib
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -21,10 +19,10 @@ from statistics import median
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from tests.benchmarks.serving import serving
 from tests.browser.chromium import find_chromium
-from tests.browser.conftest import BROWSER_ARGS, LOOPBACK, _free_port, _healthy, settle
+from tests.browser.conftest import BROWSER_ARGS, settle
 
-ROOT = Path(__file__).resolve().parents[2]
 VISITS = 7
 CHANGES = 12
 
@@ -77,24 +75,6 @@ WATCH = """() => {
         if (document.querySelector("[data-testid=stMetricValue]")) window.firstNumber ??= now;
     }).observe(document, { subtree: true, childList: true, characterData: true });
 }"""
-
-
-@contextlib.contextmanager
-def served(script: Path, folder: Path) -> Iterator[str]:
-    """The address of a Streamlit script, served as the tests serve the page."""
-    port = _free_port()
-    url = f"http://{LOOPBACK}:{port}"
-    options = {"address": LOOPBACK, "port": port, "headless": "true", "fileWatcherType": "none"}
-    command = [sys.executable, "-m", "streamlit", "run", str(script)]
-    command += [f"--server.{name}={value}" for name, value in options.items()]
-    quiet = subprocess.DEVNULL
-    with subprocess.Popen(command, cwd=folder, stdout=quiet, stderr=quiet) as process:
-        try:
-            while not _healthy(url):
-                time.sleep(0.1)
-            yield url
-        finally:
-            process.terminate()
 
 
 @contextlib.contextmanager
@@ -206,11 +186,11 @@ def main() -> None:
         sys.exit("no Chromium found: apt-get install chromium")
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        urls = {OURS: stack.enter_context(served(ROOT / "ui/server.py", ROOT))}
+        urls = {OURS: stack.enter_context(serving())[0]}
         for at, (name, text) in enumerate(BASELINES.items()):
             script = folder / f"baseline_{at}.py"
             script.write_text(text, encoding="utf-8")
-            urls[name] = stack.enter_context(served(script, folder))
+            urls[name] = stack.enter_context(serving(script, folder))[0]
         playwright = stack.enter_context(sync_playwright())
         browser = playwright.chromium.launch(executable_path=chromium, args=BROWSER_ARGS)
         measure_visits(browser, urls)

@@ -1,4 +1,4 @@
-"""The page in a process of its own, on a free port of the loopback."""
+"""The page, or another Streamlit script, in a process of its own on a free port of the loopback."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @contextlib.contextmanager
-def serving() -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+def serving(
+    script: Path = ROOT / "ui/server.py", folder: Path = ROOT
+) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """The address and the process; it ends with the block."""
     port = _free_port()
     url = f"http://{LOOPBACK}:{port}"
     options = {"address": LOOPBACK, "port": port, "headless": "true", "fileWatcherType": "none"}
-    command = [sys.executable, "-m", "streamlit", "run", "ui/server.py"]
+    command = [sys.executable, "-m", "streamlit", "run", str(script)]
     command += [f"--server.{name}={value}" for name, value in options.items()]
     process = subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
         deadline = time.monotonic() + START_SECONDS

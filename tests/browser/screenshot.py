@@ -7,7 +7,7 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from tests.benchmarks.bench_page import served
+from tests.benchmarks.serving import serving
 from tests.browser.chromium import find_chromium
 from tests.browser.conftest import BROWSER_ARGS, ROOT, settle
 
@@ -19,7 +19,7 @@ def draw(path: Path) -> None:
     chromium = find_chromium()
     if chromium is None:
         sys.exit("no Chromium found: apt-get install chromium")
-    with served(ROOT / "ui/server.py", ROOT) as url, sync_playwright() as playwright:
+    with serving() as (url, _), sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=BROWSER_ARGS)
         page = browser.new_page(viewport={"width": 1440, "height": 1000}, locale="en-US")
         page.goto(url)
