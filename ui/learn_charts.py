@@ -13,9 +13,9 @@ STEP = 46
 def pipeline(rows: Sequence[tuple[str, str, bool]]) -> plot.Spec:
     """Stages from top to bottom: what is done, what it makes or sends, whether it communicates."""
     shapes: list[plot.Spec] = []
-    arrows: list[plot.Spec] = []
+    words: list[plot.Spec] = []
     last = len(rows) - 1
-    for at, (_, _, moves) in enumerate(rows):
+    for at, (what, result, moves) in enumerate(rows):
         box = {
             "type": "rect",
             "x0": 0,
@@ -25,35 +25,29 @@ def pipeline(rows: Sequence[tuple[str, str, bool]]) -> plot.Spec:
             "line": {"width": 0},
         }
         shapes += [box | {"x1": 1, "opacity": 0.18}, box | {"x1": 0.012}]
-        if at < last:
-            arrows.append(
-                {
-                    "x": 0.5,
-                    "y": last - at - 0.64,
-                    "ax": 0.5,
-                    "ay": last - at - 0.36,
-                    "axref": "x",
-                    "ayref": "y",
-                    "showarrow": True,
-                    "arrowhead": 2,
-                    "arrowwidth": 1.5,
-                    "arrowcolor": plot.GREY,
-                    "text": "",
-                }
-            )
-    words = {
+        words.append(
+            {
+                "x": 0.03,
+                "y": last - at,
+                "text": f"<b>{what}</b><br>{result}",
+                "xanchor": "left",
+                "align": "left",
+                "showarrow": False,
+                "font": {"color": plot.INK},
+            }
+        )
+    arrows = {
         "type": "scatter",
-        "mode": "text",
-        "x": [0.03] * len(rows),
-        "y": [last - at for at in range(len(rows))],
-        "text": [f"<b>{what}</b><br>{result}" for what, result, _ in rows],
-        "textposition": "middle right",
+        "mode": "markers",
+        "x": [0.5] * last,
+        "y": [at + 0.5 for at in range(last)],
+        "marker": {"symbol": "triangle-down", "size": 9, "color": plot.GREY},
         "hoverinfo": "skip",
     }
     return plot.figure(
-        [words],
+        [arrows],
         shapes=shapes,
-        annotations=arrows,
+        annotations=words,
         height=STEP * 1.25 * len(rows) + 16,
         showlegend=False,
         hovermode=False,

@@ -20,10 +20,12 @@ Spec = dict[str, Any]
 """A figure, a trace, an axis or a shape."""
 
 PALETTE = [f"#{index:06d}" for index in range(1, 11)]
-GREY = "#000036"
+GREY, INK = "#000036", "#000037"
+"""Lines; and words, which Streamlit's own template writes too pale to be read with ease."""
 HEIGHT = 360
 
 
+AXIS: Spec = {"automargin": True, "fixedrange": True, "tickfont": {"color": INK}}
 LAYOUT: Spec = {
     "height": HEIGHT,
     "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
@@ -35,10 +37,12 @@ LAYOUT: Spec = {
         "yanchor": "bottom",
         "traceorder": "normal",
         "title": {"text": ""},
+        "font": {"color": INK},
     },
+    "font": {"color": INK},
     "hovermode": "x unified",
-    "xaxis": {"automargin": True, "fixedrange": True},
-    "yaxis": {"automargin": True, "fixedrange": True},
+    "xaxis": AXIS,
+    "yaxis": AXIS,
 }
 
 
@@ -122,7 +126,7 @@ def vertical(x: Number, width: float = 1.5, dash: str = "solid") -> Spec:
 
 def titled(text: str, **axis: Any) -> Spec:
     """An axis with words beside it."""
-    return {"title": {"text": text}} | axis
+    return {"title": {"text": text, "font": {"color": INK}}} | axis
 
 
 def context_axis(sizes: Sequence[int], t: Translator) -> Spec:
