@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from calc.answers import Mix, SharedPrefix, in_deployment, mixed_lengths, shared_prefix
@@ -19,6 +19,7 @@ from calc.formats import KV_FORMATS
 from calc.hardware import CUSTOM_GPU, NO_GPU, load_hardware
 from calc.items import Item
 from calc.layers import Sharding
+from calc.layers.base import HOPPER
 from calc.scenario import Scenario
 from calc.units import GIB
 from calc.weights import RankWeights, rank_bytes
@@ -27,11 +28,12 @@ from calc.weights import RankWeights, rank_bytes
 def cache_settings(scenario: Scenario, engine: Engine | None = None) -> CacheSettings:
     """The cache options of a scenario in its engine (or another), for requests of its context."""
     rules = engine or scenario.engine_rules
+    place = replace(place_of(scenario), engine=rules)
     return CacheSettings(
         max_model_len=scenario.context,
         max_num_batched_tokens=scenario.max_num_batched_tokens,
         async_scheduling=scenario.async_scheduling == "on",
-        block_size=scenario.block_size or rules.default_block(scenario.model_spec),
+        block_size=scenario.block_size or rules.default_block(scenario.model_spec, place),
         prefix_caching=scenario.prefix_caching == "on",
         speculative_tokens=scenario.speculative_tokens,
         hybrid_manager=scenario.hybrid_kv_manager == "on",
@@ -56,7 +58,16 @@ def place_of(scenario: Scenario) -> Sharding:
         scenario.state_dtype,
         conv_drafts(scenario),
         scenario.speculative_tokens > 0,
+        cuda_of(scenario),
     )
+
+
+def cuda_of(scenario: Scenario) -> int:
+    """The GPU's CUDA capability without its fraction; Hopper's where none is named."""
+    if scenario.gpu in (NO_GPU, CUSTOM_GPU):
+        return HOPPER
+    capability = load_hardware(scenario.gpu).cuda_capability
+    return int(capability.value) if capability else 0
 
 
 def gpu_memory(scenario: Scenario) -> int | None:
@@ -110,6 +121,7 @@ def vllm_plan(scenario: Scenario, place: Sharding) -> Plan:
         place.state_dtype,
         place.conv_drafts,
         place.drafting,
+        place.cuda,
     )
     return model.kept(key, lambda: plan(model, place, settings, sizes))
 

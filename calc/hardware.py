@@ -83,6 +83,7 @@ class Reached(Part):
 class Hardware(Part):
     """One GPU in its usual server.
 
+    ``cuda_capability`` (NVIDIA's only) decides which kernels an engine takes;
     ``memory_bytes`` is what the driver reports to a program, which is what an
     engine multiplies by its memory fraction; ``flops`` dense operations a second
     by dtype; ``link`` the fast one inside a node or rack; ``network`` the share
@@ -93,6 +94,7 @@ class Hardware(Part):
     id: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9\-]{0,31}$")]
     name: Annotated[str, Field(min_length=1, max_length=80)]
     maker: Literal["nvidia", "amd"]
+    cuda_capability: Figure | None = None
     gpus_per_node: Annotated[int, Field(gt=0, le=1024)]
     memory_bytes: Bytes
     memory_rate: Figure

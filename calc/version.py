@@ -3,6 +3,6 @@
 VERSION = "1.0.0"
 """Of the package."""
 
-FORMULAS = 1
+FORMULAS = 2
 """Raised whenever a formula, an engine's rule or a default of an engine is corrected, so that
 who opens an older link learns that its numbers may have moved."""

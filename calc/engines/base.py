@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from calc.items import Item
 
 if TYPE_CHECKING:
-    from calc.layers import Attention, StateMixer
+    from calc.layers import Attention, Sharding, StateMixer
     from calc.model import ModelSpec
 
 
@@ -91,9 +91,9 @@ class Engine(ABC):
     def splits_before_experts(self, model: ModelSpec, pp: int) -> bool:
         """Whether o_proj ends in a reduce-scatter where the experts take rows divided over tp."""
 
-    def default_block(self, model: ModelSpec) -> int:
+    def default_block(self, model: ModelSpec, place: Sharding) -> int:
         """Tokens of a block or page where nobody names one; 0: the engine's usual one."""
-        return max((mixer.least_block(self.id) for mixer in model.mixers), default=0)
+        return max((mixer.least_block(place) for mixer in model.mixers), default=0)
 
     def resolve_backend(self, model: ModelSpec, wanted: str) -> str:
         """The DCP backend in use: the user's, else the model's default here, else the engine's."""

@@ -7,6 +7,7 @@ until its page holds a state, and the state's page is padded to that size.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from calc.engines.settings import VLLM_BLOCK, CacheSettings
@@ -19,6 +20,7 @@ from calc.layers import (
     LatentAttention,
     Mixer,
     Sharding,
+    StateMixer,
     Store,
 )
 from calc.model import Layer, ModelSpec
@@ -169,8 +171,9 @@ def make_pages(
     whole = not settings.hybrid_manager and any(
         store.growth is Growth.GROWING for _, store in stores
     )
+    saves = _checkpoint_grid(stores, place) > 0
     return (
-        [_pages(mixer, store, alignment, settings, whole) for mixer, store in stores],
+        [_pages(mixer, store, alignment, settings, whole, saves) for mixer, store in stores],
         by_layer,
         alignment,
     )
@@ -182,16 +185,17 @@ def _pages(
     alignment: Alignment | None,
     settings: CacheSettings,
     whole: bool,
+    saves: bool,
 ) -> Pages:
-    """``whole``: windows and chunks are allocated as full attention."""
+    """``whole``: windows and chunks are allocated as full attention; ``saves``: states can be
+    saved in the middle of a prefill."""
     if store.growth is Growth.STATE:
         page = (
             alignment.page
             if alignment
             else state_page.item(f"{store.kind}.page", bytes_per_layer=store.bytes)
         )
-        checkpoint = bool(getattr(mixer, "exports_checkpoint", False))
-        return Pages(store, store.growth, 0, page, latent=False, checkpoint=checkpoint)
+        return Pages(store, store.growth, 0, page, latent=False, checkpoint=saves)
     block: Item | int = alignment.block if alignment else base_block(settings)
     growth = Growth.GROWING if whole else store.growth
     if isinstance(mixer, CompressedLatentAttention):
@@ -271,6 +275,9 @@ def _align(
     kernel = max(settings.kernel_block or VLLM_BLOCK, base_block(settings))
     if isinstance(mixer, LatentAttention) and not settings.kernel_block:
         kernel = max(kernel, LATENT_ALIGNMENT)
+    grid = _checkpoint_grid(stores, place)
+    if settings.prefix_caching and grid and not settings.kernel_block:
+        kernel = math.lcm(kernel, grid)
     row = _aligning_row(mixer, store, place)
     block = aligned_block.item(
         "aligned_block", kernel_block=kernel, state_page_bytes=unpadded, row_bytes=row
@@ -282,6 +289,13 @@ def _align(
         "state_padding", page_bytes=page, state_page_bytes=unpadded
     )
     return Alignment(block, unpadded, page, padding)
+
+
+def _checkpoint_grid(stores: list[tuple[Mixer, Store]], place: Sharding) -> int:
+    """layers/mamba/abstract.py get_mamba_prefill_checkpoint_alignment: 0 unless every state layer
+    can save a state in the middle of a prefill."""
+    grids = [mixer.checkpoint_grid(place) for mixer, _ in stores if isinstance(mixer, StateMixer)]
+    return math.lcm(*grids) if grids else 0
 
 
 def _aligning_row(mixer: Attention | LatentAttention, store: Store, place: Sharding) -> Item:

@@ -40,12 +40,18 @@ class Growth(StrEnum):
     STATE = "state"  # fixed size; a hit needs a snapshot exactly at the boundary
 
 
+AMPERE, HOPPER, BLACKWELL, BLACKWELL_PRO = 8, 9, 10, 12
+"""CUDA capabilities without their fractions."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sharding:
     """One rank's place: how the layout, engine and formats divide what a layer keeps.
 
     ``conv_drafts``: draft tokens by which the engine widens convolution windows.
     ``drafting``: the model's MTP layers run and keep a cache of their own.
+    ``cuda``: the GPU's CUDA capability without its fraction, on which the choice
+    of kernels depends; Hopper's where no GPU is named, 0 on one without CUDA.
     """
 
     tp: int
@@ -56,6 +62,7 @@ class Sharding:
     state_dtype: str = "auto"
     conv_drafts: int = 0
     drafting: bool = False
+    cuda: int = HOPPER
 
     def of_drafts(self) -> Sharding:
         """The place of the MTP layers on the same rank."""
@@ -198,7 +205,7 @@ class Mixer(Block):
     projects_output: ClassVar[bool] = True
     """Whether the mixer ends in an output projection of its own, summed over TP."""
 
-    def least_block(self, engine: str) -> int:
+    def least_block(self, place: Sharding) -> int:
         """Tokens of a block (vLLM) or page (SGLang) that the layer's kernels ask for; 0: any."""
         return 0
 

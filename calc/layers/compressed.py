@@ -76,9 +76,9 @@ class CompressedLatentAttention(Mixer):
             raise ValueError("o_groups must divide heads")
         return self
 
-    def least_block(self, engine: str) -> int:
+    def least_block(self, place: Sharding) -> int:
         """SGLang 0.5.23 arg_groups/model_overrides/deepseek_v4.py: pages of 256."""
-        return 256 if engine == "sglang" else 0
+        return 256 if place.engine.id == "sglang" else 0
 
     def stores(self, place: Sharding) -> tuple[Store, ...]:
         row = self._row(place)

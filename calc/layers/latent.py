@@ -8,7 +8,7 @@ from pydantic import Field
 
 from calc.formats import KV_FORMATS, indexer_row_bytes
 from calc.items import Item, Status, formula
-from calc.layers.base import Growth, Heads, Mixer, Sharding, Store, Width
+from calc.layers.base import BLACKWELL, HOPPER, Growth, Heads, Mixer, Sharding, Store, Width
 from calc.layers.tensors import Split, Tensor, by_heads, vector
 
 
@@ -20,6 +20,10 @@ from calc.layers.tensors import Split, Tensor, by_heads, vector
 def plain_index_row_bytes(index_dim: int, element_bytes: int) -> int:
     """One indexer key without scales."""
     return index_dim * element_bytes
+
+
+FLASHINFER_NOPE = (64, 128, 192)
+"""Widths without rotation that FlashInfer's latent attention has (vLLM 0.33 flashinfer_mla.py)."""
 
 
 class LatentAttention(Mixer):
@@ -66,6 +70,16 @@ class LatentAttention(Mixer):
         row = self.row(place)
         copies = place.tp // place.dcp
         return (Store("latent", self.kind, Growth.GROWING, row, dcp=place.dcp, copies=copies),)
+
+    def least_block(self, place: Sharding) -> int:
+        """vLLM 0.33 platforms/cuda.py _get_backend_priorities: FlashInfer's kernel on Blackwell
+        takes 32 tokens; FlashMLA, Hopper's for 8-bit rows, 64; FlashAttention's and Triton's any
+        16. Sparse layers have an indexer, which asks for more."""
+        if place.engine.id != "vllm" or self.sparse:
+            return 0
+        if place.cuda == BLACKWELL and self.nope_dim in FLASHINFER_NOPE:
+            return 32
+        return 64 if place.cuda == HOPPER and place.kv_format.id == "fp8" else 0
 
     def split_counts(self) -> dict[str, int]:
         return {"query heads": self.heads}
@@ -126,12 +140,12 @@ class Indexer(Mixer):
     q_lora_rank: int | None = Field(None, gt=0, le=2**20)
     plain_keys: bool = False
 
-    def least_block(self, engine: str) -> int:
+    def least_block(self, place: Sharding) -> int:
         """vLLM 0.33 v1/attention/backends/mla/indexer.py: 64 on CUDA; SGLang 0.5.23
         arg_groups/model_overrides/deepseek_v2.py and minimax_m3.py: 64, with plain keys 128."""
-        if self.plain_keys:
-            return 128 if engine == "sglang" else 0
-        return 64
+        if place.engine.id == "sglang":
+            return 128 if self.plain_keys else 64
+        return 0 if self.plain_keys or not place.cuda else 64
 
     def stores(self, place: Sharding) -> tuple[Store, ...]:
         dcp = place.dcp if place.engine.stripes_indexer else 1

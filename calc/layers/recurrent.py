@@ -12,11 +12,26 @@ from typing import ClassVar, Literal
 
 from calc.formats import DTYPE_BYTES
 from calc.items import Item, formula
-from calc.layers.base import Growth, Heads, Mixer, Sharding, Store, Width
+from calc.layers.base import (
+    AMPERE,
+    BLACKWELL,
+    BLACKWELL_PRO,
+    HOPPER,
+    Growth,
+    Heads,
+    Mixer,
+    Sharding,
+    Store,
+    Width,
+)
 from calc.layers.tensors import Split, Tensor, vector
 from calc.units import exact_div
 
 SHAPES = "vLLM 0.33 layers/mamba/mamba_utils.py MambaStateShapeCalculator"
+
+
+FLASHINFER_KEY = 128
+"""The key width that FlashInfer's delta rule has on Blackwell."""
 
 
 @formula(unit="B", source=SHAPES)
@@ -84,6 +99,11 @@ class StateMixer(Mixer):
 
     def kernel_to_widen(self) -> int:
         """Width of a convolution whose window drafting widens; 0: it does not."""
+        return 0
+
+    def checkpoint_grid(self, place: Sharding) -> int:
+        """Tokens at whose multiples vLLM's kernel can save a state in the middle of a prefill, into
+        a slot of its own (num_prefill_checkpoint_blocks); 0: it cannot."""
         return 0
 
     @abstractmethod
@@ -193,6 +213,10 @@ class Mamba2(StateMixer):
     conv_bias: bool = True
     gated_norm: bool = True
 
+    def checkpoint_grid(self, place: Sharding) -> int:
+        """vLLM 0.33 layers/mamba/mamba_mixer2.py get_kv_cache_spec: anywhere."""
+        return 1
+
     def kernel_to_widen(self) -> int:
         return self.conv_kernel
 
@@ -281,6 +305,12 @@ class GatedDeltaNet(StateMixer):
     value_dim: Width
     conv_kernel: Width
 
+    def checkpoint_grid(self, place: Sharding) -> int:
+        """vLLM 0.33 gdn/qwen_gdn_linear_attn.py: 64 with FlashInfer's kernel, which Hopper has, and
+        with keys of 128 and CUDA 13 (what its wheel is built for) Blackwell."""
+        blackwell = place.cuda in (BLACKWELL, BLACKWELL_PRO) and self.key_dim == FLASHINFER_KEY
+        return 64 if blackwell or place.cuda == HOPPER else 0
+
     def kernel_to_widen(self) -> int:
         return self.conv_kernel
 
@@ -317,8 +347,8 @@ class KimiDeltaAttention(StateMixer):
     """Keeps a short window of q, k and v, and one head_dim x head_dim matrix per head (KDA).
 
     The decay gate is low-rank (``head_dim``); the output gate too, unless
-    ``full_rank_gate``. With ``exports_checkpoint`` the engine's kernel can save
-    a state in the middle of a prefill, into a slot of its own.
+    ``full_rank_gate``. ``exports_checkpoint``: vLLM runs the model with a kernel that
+    can save a state in the middle of a prefill.
     """
 
     default_state_dtype: ClassVar[str | None] = "float32"
@@ -329,6 +359,11 @@ class KimiDeltaAttention(StateMixer):
     conv_kernel: Width
     full_rank_gate: bool = False
     exports_checkpoint: bool = False
+
+    def checkpoint_grid(self, place: Sharding) -> int:
+        """vLLM 0.33 models/kimi_k3/nvidia/kda.py: FlashKDA, from Hopper on, asks nothing of blocks;
+        amd/kda.py: the fused kernel too."""
+        return int(self.exports_checkpoint and place.cuda != AMPERE)
 
     def kernel_to_widen(self) -> int:
         return self.conv_kernel

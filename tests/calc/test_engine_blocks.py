@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,8 +15,9 @@ from calc.engines.settings import CacheSettings
 from calc.engines.sglang_pool import PoolView
 from calc.engines.vllm_blocks import BlockView, Plan, longest_request
 from calc.engines.vllm_groups import approximate_gcd, group_size
+from calc.engines.vllm_request import blocks_rule
 from calc.items import walk
-from calc.layers import SlidingWindowAttention
+from calc.layers import Growth, SlidingWindowAttention
 from calc.presets import preset_ids
 from calc.report import Report, evaluate
 from calc.scenario import Scenario
@@ -315,3 +317,83 @@ def test_the_longest_request_is_the_one_that_halving_finds(
     )
     made = vllm_plan(scenario, place_of(scenario))
     assert longest_request(made, pool, longest, batch) == plain_search(made, pool, longest, batch)
+
+
+# --- blocks follow the kernels of the GPU ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("preset", "tp", "gpu", "block"),
+    [
+        ("qwen3-next-80b-a3b", 1, "h200", 576),
+        ("qwen3-next-80b-a3b", 4, "h200", 320),
+        ("qwen3-next-80b-a3b", 8, "h200", 192),
+        ("qwen3-next-80b-a3b", 4, "b200", 320),
+        ("qwen3-next-80b-a3b", 4, "a100-80gb", 272),
+        ("qwen3-next-80b-a3b", 4, "mi300x", 272),
+        ("qwen3.5-397b-a17b", 8, "h200", 576),
+        ("kimi-k3", 8, "h200", 768),
+        ("kimi-k3", 8, "a100-80gb", 768),
+    ],
+)
+def test_a_state_kernels_grid_is_part_of_the_aligned_block(
+    preset: str, tp: int, gpu: str, block: int
+) -> None:
+    """vLLM 0.33 platforms/interface.py: 64 ceil(state page / (64 row)) with FlashInfer's GDN."""
+    scenario = Scenario(preset, tp=tp, gpu=gpu)
+    made = vllm_plan(scenario, place_of(scenario))
+    assert made.alignment is not None
+    assert made.alignment.block.value == block
+    off = replace(scenario, prefix_caching="off")
+    without = vllm_plan(off, place_of(off)).alignment
+    assert without is not None
+    assert without.block.value <= block, "nothing is saved, so no grid is kept"
+
+
+@pytest.mark.parametrize(
+    ("preset", "gpu", "slots"),
+    [
+        ("kimi-k3", "h200", 3),  # a working state, the last boundary's, one of a prefill
+        ("kimi-k3", "a100-80gb", 2),
+        ("qwen3-next-80b-a3b", "h200", 3),
+        ("qwen3-next-80b-a3b", "l40s", 2),
+        ("nemotron-h-8b", "l40s", 3),
+        ("falcon-mamba-7b", "h200", 2),
+        ("minimax-text-01", "h200", 2),
+    ],
+)
+def test_states_saved_in_a_prefill_take_a_slot(preset: str, gpu: str, slots: int) -> None:
+    """vLLM 0.33 v1/kv_cache_interface.py: 2 + num_speculative + num_prefill_checkpoint_blocks."""
+    scenario = Scenario(preset, tp=8 if preset == "kimi-k3" else 1, gpu=gpu)
+    made = vllm_plan(scenario, place_of(scenario))
+    kept = [
+        blocks_rule(group, scenario.context, made.settings, made.in_flight)
+        for group in made.grouping.groups
+        if group.lead.growth is Growth.STATE
+    ]
+    assert {rule.item("slots", **arguments).value for rule, arguments in kept} == {slots}
+
+
+@pytest.mark.parametrize(
+    ("preset", "kv_dtype", "gpu", "block"),
+    [
+        ("deepseek-v3", "bf16", "h200", 16),  # FlashAttention
+        ("deepseek-v3", "fp8", "h200", 64),  # FlashMLA
+        ("deepseek-v3", "bf16", "b200", 32),  # FlashInfer
+        ("deepseek-v3", "fp8", "b200", 32),
+        ("deepseek-v3", "bf16", "a100-80gb", 16),  # Triton
+        ("deepseek-v3.2", "bf16", "b200", 64),  # its indexer asks for 64 on CUDA
+        ("deepseek-v3.2", "bf16", "mi300x", 16),
+        ("llama-3.1-8b", "bf16", "b200", 16),
+    ],
+)
+def test_latent_attention_has_the_block_of_its_kernel(
+    preset: str, kv_dtype: str, gpu: str, block: int
+) -> None:
+    """vLLM 0.33 platforms/cuda.py _get_backend_priorities and the backends' kernel blocks."""
+    scenario = Scenario(preset, tp=8, kv_dtype=kv_dtype, gpu=gpu)
+    (group,) = vllm_plan(scenario, place_of(scenario)).grouping.groups
+    assert group.lead.block_tokens == block
+    typed = replace(scenario, block_size=128)
+    (group,) = vllm_plan(typed, place_of(typed)).grouping.groups
+    assert group.lead.block_tokens == 128

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import streamlit as st
 
 from calc.engines.vllm_blocks import BlockView, GroupView
+from calc.hardware import CUSTOM_GPU, NO_GPU
 from calc.items import Item
 from calc.report import Report
 from ui import numbers, page, tables
@@ -26,6 +27,8 @@ def draw(t: Translator, report: Report, view: BlockView) -> None:
         st.markdown(_alignment(t, view))
     tables.draw(_groups(t, view), t("engine.groups"))
     st.caption(_pool(t, view))
+    if report.scenario.gpu in (NO_GPU, CUSTOM_GPU):
+        st.caption(t("engine.kernels"))
     if len(view.stages) > 1:
         _stages(t, view)
     parts.derivations(t, "engine", _derived(view), draw_steps)
