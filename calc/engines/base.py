@@ -42,6 +42,8 @@ class Engine(ABC):
     """Why K/V attention allows only some dcp sizes, in a few words."""
     reduces_whole_kv_output: ClassVar[bool]
     """Whether ag_rs on K/V attention is an all-reduce of the whole output, sliced after."""
+    refused_latent_formats: ClassVar[tuple[str, ...]] = ()
+    """KV formats that the engine has for K/V attention only."""
     stripes_indexer: ClassVar[bool]
     """Whether dcp stripes the indexer keys of sparse attention."""
     stripes_drafts: ClassVar[bool]

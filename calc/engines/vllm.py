@@ -36,6 +36,8 @@ class Vllm(Engine):
     replicates_query_by_default: ClassVar[tuple[str, ...]] = ()
     dcp_rule: ClassVar[str] = "only the tp / kv_heads copies of a KV head are striped"
     reduces_whole_kv_output: ClassVar[bool] = False
+    # config/vllm.py validate_nvfp4_kv_cache_with_mla
+    refused_latent_formats: ClassVar[tuple[str, ...]] = ("nvfp4",)
     stripes_indexer: ClassVar[bool] = True
     stripes_drafts: ClassVar[bool] = True
     # fused_moe/all2all_utils.py, distributed/device_communicators/all2all.py

@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from calc.errors import CalcError
 from calc.formats import KV_FORMATS, indexer_row_bytes
 from calc.items import Item, Status, formula
 from calc.layers.base import BLACKWELL, HOPPER, Growth, Heads, Mixer, Sharding, Store, Width
@@ -60,6 +61,9 @@ class LatentAttention(Mixer):
     def row(self, place: Sharding) -> Item:
         """Bytes of one token's row."""
         kv_format = place.kv_format
+        if kv_format.id in place.engine.refused_latent_formats:
+            reason = "this engine has it for K and V rows only"
+            raise CalcError("format_kind", given=kv_format.id, kind=self.kind, reason=reason)
         if self.sparse and kv_format.id == "fp8":
             kv_format = KV_FORMATS["fp8_ds_mla"]  # what the engines mean by fp8 here
         return kv_format.latent_row(self.kind, self.kv_lora_rank, self.rope_dim)

@@ -8,6 +8,7 @@ import pytest
 
 from calc.engines.sglang_pool import PoolView
 from calc.engines.vllm_blocks import BlockView
+from calc.errors import CalcError
 from calc.layers import (
     AnyMixer,
     Attention,
@@ -152,7 +153,15 @@ DENSE_ROWS = {  # 8 heads of 128 + 128
 
 @pytest.mark.parametrize(("kv_dtype", "expected"), LATENT_ROWS.items())
 def test_a_latent_row_weighs_what_its_layout_says(kv_dtype: str, expected: int) -> None:
-    assert growing(mla(), kv_dtype=kv_dtype) == expected
+    engine = "sglang" if kv_dtype == "nvfp4" else "vllm"
+    assert growing(mla(), kv_dtype=kv_dtype, engine=engine) == expected
+
+
+def test_vllm_has_no_plain_nvfp4_for_latent_rows() -> None:
+    """vLLM 0.33 config/vllm.py validate_nvfp4_kv_cache_with_mla."""
+    with pytest.raises(CalcError, match=r"kv_dtype: nvfp4 .*mla.*K and V rows only"):
+        growing(mla(), kv_dtype="nvfp4")
+    assert growing(gqa(64, 8), kv_dtype="nvfp4") == DENSE_ROWS["nvfp4"]
 
 
 @pytest.mark.parametrize(("kv_dtype", "expected"), DENSE_ROWS.items())

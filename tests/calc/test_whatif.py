@@ -174,7 +174,7 @@ def test_kind_rows_say_what_a_rank_of_the_layout_keeps() -> None:
 
 
 def test_formats_show_their_scales_and_refusals() -> None:
-    found = {row.id: row for row in format_rows(Scenario("deepseek-v3"))}
+    found = {row.id: row for row in format_rows(Scenario("deepseek-v3", engine="sglang"))}
     expected = {
         "bf16": (1152, None),
         "fp8": (576, None),
