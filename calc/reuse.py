@@ -20,7 +20,7 @@ from enum import StrEnum
 from calc.errors import CalcError, shown
 from calc.items import Item, Status, formula
 from calc.layers import Growth
-from calc.units import Number, ceil_div, exact_div, lesser
+from calc.units import Number, ceil_div, exact_div, greater, lesser
 
 LMCACHE_CHUNK = 256
 """LMCache 0.5.6 v1/config.py: tokens of a chunk when nobody names one."""
@@ -51,14 +51,19 @@ class Cut(StrEnum):
     CHUNK = "chunk"  # a chunk of the current attention chunk is not there
     SNAPSHOT = "snapshot"  # no state was saved there
     DRAFT = "draft"  # a drafting group gives its last chunk up
+    LOOKAHEAD = "lookahead"  # the last chunk's key covers tokens behind it, which are not shared
     OFF = "off"  # the engine looks nothing up
     ALIGNMENT = "alignment"  # the end is no multiple of what all groups have in common
 
 
-@formula(unit="tokens", source="the last token's logits are needed to go on")
-def longest_hit(prefix: int, new_tokens: int) -> Number:
-    """Tokens that a hit may skip: all of the prefix, but never the request's last token."""
-    return lesser(prefix, prefix + new_tokens - 1)
+@formula(
+    unit="tokens",
+    source="the last token's logits are needed to go on; vLLM 0.33 get_request_block_hasher",
+)
+def longest_hit(prefix: int, new_tokens: int, lookahead: int) -> Number:
+    """Tokens that a hit may skip: the prefix, less the tokens behind a block that its key covers
+    (vLLM while drafting), and never the request's last token."""
+    return greater(0, lesser(prefix - lookahead, prefix + new_tokens - 1))
 
 
 @formula(unit="chunks", source=f"{MANAGERS} SlidingWindowManager", status=Status.ENGINE)
@@ -106,7 +111,7 @@ class ReuseGroup:
     """Layers that are looked up together.
 
     ``chunk`` tokens make one chunk; ``limit`` is the window or attention chunk; ``drafted``
-    groups serve a draft model too and give up the last chunk of a match (EAGLE, MTP).
+    groups hold a draft's layer too (EAGLE, MTP) and give up the last chunk of a match.
     """
 
     id: str
@@ -184,7 +189,7 @@ def needs(group: ReuseGroup, boundary: int, rule: Rule) -> range:
 
 
 def _lacking(
-    group: ReuseGroup, boundary: int, missing: tuple[int, ...], rule: Rule, longest: int
+    group: ReuseGroup, boundary: int, missing: tuple[int, ...], rule: Rule, reach: int
 ) -> tuple[Cut, int | None] | None:
     """Why a group cannot go on from a boundary, and the chunk it lacks; None where it can."""
     if boundary % group.chunk:
@@ -196,7 +201,7 @@ def _lacking(
     if place < len(missing) and missing[place] < needed.stop:
         return REASON[group.growth], missing[place]
     if drop and boundary:
-        if (needed.stop + 1) * group.chunk > longest:
+        if (needed.stop + 1) * group.chunk > reach:
             return Cut.DRAFT, None
         if needed.stop in missing:
             return Cut.DRAFT, needed.stop
@@ -218,15 +223,19 @@ def usable(
     rule: Rule,
     new_tokens: int = 1,
     enabled: bool = True,
+    lookahead: int = 0,
 ) -> Hit:
     """The usable prefix of a request that shares ``prefix`` tokens with an earlier one.
 
     ``missing`` names the chunks of each group that are not in the cache; whole chunks of the
     prefix that it does not name are there. ``enabled`` False: prefix caching is off.
+    ``lookahead``: tokens behind a chunk that its key covers.
     """
     _check(groups, prefix, missing, new_tokens)
     gone = {group.id: tuple(sorted(set(missing.get(group.id, ())))) for group in groups}
-    longest = longest_hit.item("reuse.longest", prefix=prefix, new_tokens=new_tokens)
+    longest = longest_hit.item(
+        "reuse.longest", prefix=prefix, new_tokens=new_tokens, lookahead=lookahead
+    )
     # LMCache matches whole chunks of the request and lets the engine compute the last token,
     # unless there are states, which cannot step back one token
     states = any(group.growth is Growth.STATE for group in groups)
@@ -239,15 +248,25 @@ def usable(
         (gone[g.id][0] * g.chunk for g in groups if g.growth is Growth.GROWING and gone[g.id]),
         default=most,
     )
-    common = _common(groups, gone, rule, align, min(first, most), most)
-    cut, binding, blocking = _why(groups, gone, rule, common + align, most)
+    # vLLM's hybrid coordinator looks one chunk further for a group that gives one up
+    reach = prefix if len(groups) > 1 else most
+    common = _common(groups, gone, rule, align, min(first, most), reach)
+    cut, binding, blocking = _why(groups, gone, rule, common + align, most, reach)
     tokens = min(common, int(longest.value))
+    shortened = Cut.LOOKAHEAD if lookahead else Cut.LAST_TOKEN
     if tokens == prefix:
         cut = Cut.COMPLETE
-    elif common == prefix or (cut is Cut.PARTIAL and common + align == prefix):
+    elif cut in (Cut.PARTIAL, Cut.ALIGNMENT) and most < common + align <= prefix:
+        cut = shortened
+    elif common == prefix:
         cut = Cut.LAST_TOKEN
     cut = cut if enabled else Cut.OFF
-    alone = tuple(_alone(group, gone[group.id], rule, most, common, prefix) for group in groups)
+    alone = tuple(
+        _alone(group, gone[group.id], rule, most, common, prefix, reach) for group in groups
+    )
+    alone = tuple(
+        replace(one, cut=shortened) if one.cut is Cut.LAST_TOKEN else one for one in alone
+    )
     return Hit(
         rule,
         prefix,
@@ -271,7 +290,7 @@ def _common(
     rule: Rule,
     align: int,
     start: int,
-    most: int,
+    reach: int,
 ) -> int:
     """The longest boundary that suits all groups.
 
@@ -280,7 +299,7 @@ def _common(
     """
     boundary = start // align * align
     while boundary:
-        lacks = ((g, _lacking(g, boundary, gone[g.id], rule, most)) for g in groups)
+        lacks = ((g, _lacking(g, boundary, gone[g.id], rule, reach)) for g in groups)
         found = next(((group, lack) for group, lack in lacks if lack is not None), None)
         if found is None:
             return boundary
@@ -298,33 +317,40 @@ def _why(
     rule: Rule,
     boundary: int,
     most: int,
+    reach: int,
 ) -> tuple[Cut, str | None, int | None]:
     """What stops the next boundary, in the order in which the engine asks the groups."""
     if boundary > most:
         whole = all(group.chunk == groups[0].chunk for group in groups)
         return (Cut.PARTIAL if whole else Cut.ALIGNMENT), None, None
     for group in groups:
-        if (lacks := _lacking(group, boundary, gone[group.id], rule, most)) is not None:
+        if (lacks := _lacking(group, boundary, gone[group.id], rule, reach)) is not None:
             return lacks[0], group.id, lacks[1]
     raise AssertionError("the next boundary would have been found")
 
 
 def _alone(
-    group: ReuseGroup, gone: tuple[int, ...], rule: Rule, most: int, common: int, prefix: int
+    group: ReuseGroup,
+    gone: tuple[int, ...],
+    rule: Rule,
+    most: int,
+    common: int,
+    prefix: int,
+    reach: int,
 ) -> GroupHit:
     best = group.chunks(most) * group.chunk
     if group.growth is Growth.GROWING and gone:
         best = min(best, gone[0] * group.chunk)
-    best = _common([group], {group.id: gone}, rule, group.chunk, best, most)
+    best = _common([group], {group.id: gone}, rule, group.chunk, best, reach)
     following = best + group.chunk
     cut: Cut
     blocking: int | None = None
     if best == prefix:
         cut = Cut.COMPLETE
     elif following > most:
-        cut = Cut.LAST_TOKEN if following == prefix else Cut.PARTIAL
+        cut = Cut.LAST_TOKEN if following <= prefix else Cut.PARTIAL
     else:
-        found = _lacking(group, following, gone, rule, most)
+        found = _lacking(group, following, gone, rule, reach)
         assert found is not None
         cut, blocking = found
     return GroupHit(group, best, cut, blocking, needs(group, common, rule), gone)

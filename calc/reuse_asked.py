@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -14,7 +14,7 @@ from calc.hardware import Hardware
 from calc.identity import Serving
 from calc.report import Report
 from calc.reuse import Hit, ReuseGroup, Rule, parse_chunks, usable
-from calc.reuse_groups import reuse_groups
+from calc.reuse_groups import hash_lookahead, reuse_groups
 from calc.reuse_inputs import PLACES, REUSE_INPUTS, SAME, SERVING
 from calc.scenario import Scenario
 from calc.storage import Places, Prefixes, Tier, tiers
@@ -69,7 +69,8 @@ class Asked:
 
     @cached_property
     def groups(self) -> tuple[ReuseGroup, ...]:
-        return reuse_groups(self.scenario, self.rule, self["chunk"] or 0, self["interval"])
+        drops = self["lookahead"] == "off"
+        return reuse_groups(self.scenario, self.rule, self["chunk"] or 0, self["interval"], drops)
 
     @property
     def missing(self) -> dict[str, frozenset[int]]:
@@ -79,9 +80,26 @@ class Asked:
     @cached_property
     def hit(self) -> Hit:
         """The usable prefix."""
+        return self.found(self.groups, self.missing)
+
+    def found(self, groups: Sequence[ReuseGroup], missing: Mapping[str, Iterable[int]]) -> Hit:
+        """The usable prefix where these chunks are missing."""
+        looks_ahead = self.rule is Rule.VLLM and self["lookahead"] == "on"
         return usable(
-            self.groups, self.prefix, self.missing, self.rule, self["new_tokens"], self.enabled
+            groups,
+            self.prefix,
+            missing,
+            self.rule,
+            self["new_tokens"],
+            self.enabled,
+            hash_lookahead(self.scenario) if looks_ahead else 0,
         )
+
+    def by_rule(self, rule: Rule) -> Hit:
+        """The same prefix by another rule with its usual chunks, nothing missing."""
+        names = ("prefix", "new_tokens", "lookahead")
+        values = {name: self[name] for name in names} | {"rule": rule.value}
+        return Asked(self.scenario, values).hit
 
     @property
     def snapshot_unit(self) -> int:

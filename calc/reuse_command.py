@@ -28,6 +28,7 @@ NOTES = {
     "prefix": "tokens shared with an earlier request; default --shared-prefix, else --context",
     "new_tokens": "tokens of the request behind it",
     "chunk": "tokens of a stored chunk (LMCache, ideal rule); default 256 or what blocks divide",
+    "lookahead": "whether vLLM's block hashes look ahead while drafting; off with a KV connector",
     "interval": "tokens between SGLang's tracked states",
     "host_gib": "host memory of a rank for prefixes, GiB",
     "host_rate": "its rate, GB/s",

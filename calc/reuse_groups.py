@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from calc.capacity import stage_caches
 from calc.engine_cache import cache_settings, place_of, vllm_plan
@@ -20,19 +21,20 @@ ORDER = (Growth.GROWING, Growth.WINDOW, Growth.CHUNK, Growth.STATE)
 
 
 def reuse_groups(
-    scenario: Scenario, rule: Rule, chunk: int = 0, interval: int = 0
+    scenario: Scenario, rule: Rule, chunk: int = 0, interval: int = 0, drops: bool = False
 ) -> tuple[ReuseGroup, ...]:
     """Layers that are looked up together.
 
     ``chunk`` is LMCache's chunk, or that of the ideal rule; ``interval`` the tokens between
     SGLang's tracked states. 0 leaves either to its default; LMCache's is the least
-    multiple of the engine's blocks from its usual 256 on.
+    multiple of the engine's blocks from its usual 256 on. ``drops``: vLLM's groups with a
+    draft's layer give up a block, because its hashes do not look ahead.
     """
     for name, value in (("chunk", chunk), ("interval", interval)):
         if value < 0 or value > 2**30:
             raise CalcError("out_of_range", name, given=value, minimum=0, maximum=2**30)
     if rule is Rule.VLLM:
-        made = _vllm(scenario)
+        made = _vllm(scenario, drops)
     elif rule is Rule.SGLANG:
         made = _sglang(scenario, interval or TRACK_INTERVAL)
     elif rule is Rule.LMCACHE:
@@ -42,7 +44,17 @@ def reuse_groups(
     return tuple(sorted(made, key=lambda group: ORDER.index(group.growth)))
 
 
-def _vllm(scenario: Scenario) -> list[ReuseGroup]:
+def hash_lookahead(scenario: Scenario) -> int:
+    """Tokens behind a block that vLLM 0.33 hashes with it while drafting (config/vllm.py
+    num_hash_lookahead_tokens): as many as several MTP modules draft, else one."""
+    drafted = scenario.speculative_tokens
+    modules = sum(layer.count for layer in scenario.model_spec.mtp_layers)
+    return drafted if min(modules, drafted) > 1 else min(drafted, 1)
+
+
+def _vllm(scenario: Scenario, drops: bool = False) -> list[ReuseGroup]:
+    layers = scenario.model_spec.layer_count
+    drafting = drops and scenario.speculative_tokens > 0
     plan = vllm_plan(scenario, place_of(scenario))
     found: dict[tuple[object, ...], ReuseGroup] = {}
     for group in plan.grouping.groups:
@@ -55,7 +67,11 @@ def _vllm(scenario: Scenario) -> list[ReuseGroup]:
             size = striped_block.item(
                 f"{lead.store.kind}.block", block_size=lead.block, dcp=lead.store.dcp
             )
-        _add(found, lead.store, lead.growth, lead.limit, len(group.members), size, scenario)
+        drafted = drafting and any(layer >= layers for layer, _ in group.members)
+        _add(found, lead.store, lead.growth, lead.limit, len(group.members), size, drafted)
+    if drafting and not any(one.drafted for one in found.values()):
+        # a draft model of its own: kv_cache_coordinator.py then flags all groups
+        return [replace(one, drafted=True) for one in found.values()]
     return list(found.values())
 
 
@@ -70,7 +86,7 @@ def _sglang(scenario: Scenario, interval: int) -> list[ReuseGroup]:
         # attention in chunks is cached as a window of that size there
         growth = Growth.WINDOW if store.growth is Growth.CHUNK else store.growth
         size: Item | int = interval if growth is Growth.STATE else widened
-        _add(found, store, growth, store.limit, layers, size, scenario)
+        _add(found, store, growth, store.limit, layers, size)
     return list(found.values())
 
 
@@ -102,7 +118,7 @@ def _stored(scenario: Scenario, chunk: int, chunked: Growth = Growth.CHUNK) -> l
         _whole_rows(store, chunk)
         whole = store.growth is Growth.CHUNK and chunked is Growth.GROWING
         growth, limit = (chunked, 0) if whole else (store.growth, store.limit)
-        _add(found, store, growth, limit, layers, chunk, scenario)
+        _add(found, store, growth, limit, layers, chunk)
     return list(found.values())
 
 
@@ -125,7 +141,7 @@ def _add(
     limit: int,
     layers: int,
     size: Item | int,
-    scenario: Scenario,
+    drafted: bool = False,
 ) -> None:
     """Layers with the same rule and chunk are found or missed together."""
     tokens = int(size.value) if isinstance(size, Item) else size
@@ -140,6 +156,6 @@ def _add(
         layers + (before.layers if before else 0),
         tokens,
         limit,
-        drafted=scenario.speculative_tokens > 0,
+        drafted=drafted or bool(before and before.drafted),
         block=size if isinstance(size, Item) else None,
     )

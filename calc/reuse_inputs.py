@@ -27,6 +27,7 @@ HIT: tuple[InputField, ...] = (
     WholeField("reuse_new_tokens", 1, 0, MOST_TOKENS),
     OptionalWhole("reuse_chunk", 1, MOST_TOKENS),
     WholeField("reuse_interval", 256, 1, MOST_TOKENS),
+    ChoiceField("reuse_lookahead", "on", ("on", "off")),
     TextField(
         "reuse_missing", most=400, pattern=r"([a-z]+[0-9]*=[0-9, \-]+(;[a-z]+[0-9]*=[0-9, \-]+)*)?"
     ),

@@ -184,6 +184,7 @@ SYMBOLS: dict[str, str] = {
     "replica_ranks": r"N_r",
     # prefix reuse and storage
     "new_tokens": r"n_{\mathrm{new}}",
+    "lookahead": r"n_{\mathrm{ahead}}",
     "other_block": r"b_k'",
     "common_divisor": r"\gcd",
     "alignment": r"\ell",

@@ -25,11 +25,11 @@ class Keeps:
     drafted: bool = False
 
 
-def chain(tokens: Sequence[int], size: int) -> list[str]:
-    """The keys of all whole chunks."""
+def chain(tokens: Sequence[int], size: int, ahead: int = 0) -> list[str]:
+    """The keys of all whole chunks; each covers ``ahead`` tokens behind its chunk too."""
     keys, parent = [], ""
-    for start in range(0, len(tokens) - size + 1, size):
-        text = f"{parent}|{','.join(map(str, tokens[start : start + size]))}"
+    for start in range(0, len(tokens) - size - ahead + 1, size):
+        text = f"{parent}|{','.join(map(str, tokens[start : start + size + ahead]))}"
         parent = hashlib.sha256(text.encode()).hexdigest()
         keys.append(parent)
     return keys
@@ -41,6 +41,7 @@ class PrefixCache:
 
     groups: list[Keeps]
     room: int = 10**9
+    ahead: int = 0
     held: list[dict[str, None]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -49,7 +50,7 @@ class PrefixCache:
     def insert(self, tokens: Sequence[int]) -> None:
         """All whole chunks of a request; the oldest chunks make room."""
         for number, group in enumerate(self.groups):
-            for key in chain(tokens, group.chunk):
+            for key in chain(tokens, group.chunk, self.ahead):
                 self.held[number].pop(key, None)
                 self.held[number][key] = None
         while sum(map(len, self.held)) > self.room:
@@ -63,7 +64,7 @@ class PrefixCache:
     def there(self, tokens: Sequence[int]) -> list[list[bool]]:
         """For each group, which whole chunks of a request are held."""
         return [
-            [key in self.held[number] for key in chain(tokens, group.chunk)]
+            [key in self.held[number] for key in chain(tokens, group.chunk, self.ahead)]
             for number, group in enumerate(self.groups)
         ]
 
@@ -73,8 +74,8 @@ class PrefixCache:
         """Each group may shorten what the one before found, until nothing changes."""
         bits = self.there(tokens)
         unit = math.lcm(*(group.chunk for group in self.groups))
-        most = len(tokens) - 1
-        found = most
+        found = len(tokens) - 1
+        most = len(tokens) if len(self.groups) > 1 else found
         while True:
             before = found
             for group, row in zip(self.groups, bits, strict=True):
@@ -134,7 +135,7 @@ def _manager(group: Keeps, row: list[bool], found: int, most: int, unit: int) ->
     size = group.chunk
     drop = int(group.drafted and group.kind != "state")
     # a drafting group looks one chunk further than what was found, and then gives one up
-    blocks = min(found // size + drop, most // size)
+    blocks = min(found // size + drop, most // size, len(row))
     if group.kind == "full":
         count = 0
         while count < blocks and row[count]:

@@ -18,7 +18,8 @@ from calc.errors import CalcError
 from calc.layers import Growth
 from calc.reference.prefix import Keeps, PrefixCache, chain
 from calc.reuse import Cut, ReuseGroup, Rule, needs, parse_chunks, usable, window_chunks, written
-from calc.reuse_groups import reuse_groups
+from calc.reuse_asked import Asked
+from calc.reuse_groups import hash_lookahead, reuse_groups
 from calc.scenario import Scenario
 
 KINDS = {
@@ -113,6 +114,51 @@ def test_a_request_seen_before_computes_its_last_token_again() -> None:
     assert (stored.tokens, stored.cut) == (159, Cut.LAST_TOKEN)
 
 
+@pytest.mark.parametrize(
+    ("preset", "layout", "drafted", "prefix", "tokens"),
+    [
+        ("kimi-k3", {"tp": 8, "dcp": 8}, 3, 20_000, 18_432),
+        ("qwen3-next-80b-a3b", {"gpu": "a100-80gb"}, 1, 5_000, 4_896),
+        ("deepseek-v3", {"tp": 8}, 1, 8_200, 8_192),
+        ("deepseek-v3", {"tp": 8}, 1, 8_192, 8_176),  # the token behind the block is not shared
+        ("deepseek-v3", {"tp": 8}, 4, 8_193, 8_192),  # one module, however many it drafts
+        ("minimax-m2", {"tp": 4}, 3, 8_194, 8_176),  # three modules read three tokens further
+        ("minimax-m2", {"tp": 4}, 3, 8_195, 8_192),
+        ("llama-3.1-8b", {}, 2, 8_193, 8_192),  # a draft model of its own (EAGLE)
+    ],
+)
+def test_vllm_looks_ahead_while_drafting_and_gives_no_block_up(
+    preset: str, layout: dict[str, Any], drafted: int, prefix: int, tokens: int
+) -> None:
+    """vLLM 0.33 config/vllm.py num_hash_lookahead_tokens, v1/core/sched/scheduler.py: lookahead
+    hashes prove the boundary token, so EAGLE needs no drop."""
+    scenario = Scenario(preset, speculative_tokens=drafted, **layout)
+    hit = Asked(scenario, {"prefix": prefix}).hit
+    assert (hit.tokens, hit.longest.value) == (tokens, prefix - hash_lookahead(scenario))
+    if tokens + hit.align <= prefix:
+        assert hit.cut is Cut.LOOKAHEAD
+    alone = Asked(replace(scenario, speculative_tokens=0), {"prefix": prefix}).hit
+    assert tokens <= alone.tokens
+
+
+def test_with_a_kv_connector_only_groups_with_a_drafts_layer_drop_a_block() -> None:
+    """v1/core/kv_cache_planning.py: is_eagle_group; the hybrid coordinator looks one block further
+    for it (eagle_proof_margin), so that nothing is lost where that block is there."""
+    drops = {"prefix": 8_193, "lookahead": "off"}
+    dense = Asked(Scenario("deepseek-v3", tp=8, speculative_tokens=1), drops)
+    assert [one.drafted for one in dense.groups] == [True]
+    assert (dense.hit.tokens, dense.hit.cut) == (8_176, Cut.DRAFT)
+    hybrid = Asked(Scenario("qwen3-next-80b-a3b", speculative_tokens=1), drops)
+    assert [(one.growth, one.drafted) for one in hybrid.groups] == [
+        (Growth.GROWING, True),
+        (Growth.STATE, False),
+    ]
+    unit = hybrid.hit.align
+    assert hybrid.hit.tokens == (8_193 // unit - 1) * unit
+    alone = Asked(Scenario("llama-3.1-8b", speculative_tokens=1), drops)
+    assert all(one.drafted for one in alone.groups), "no layer is known as the draft's"
+
+
 def test_a_drafting_group_gives_its_last_block_up() -> None:
     hit = usable([group("full", drafted=True)], 170, {}, Rule.VLLM)
     assert (hit.tokens, hit.cut) == (144, Cut.DRAFT)
@@ -162,7 +208,9 @@ def test_a_cache_with_any_history_finds_what_the_rules_say(rule: Rule, seed: int
     """Requests that share beginnings go in, chunks go out; one more request asks."""
     draw = random.Random(seed)  # noqa: S311 - a history, no secret
     keeps = _groups(draw, rule)
-    cache = PrefixCache(keeps, room=draw.choice([20, 40, 10**6]))
+    ahead = draw.choice([0, 0, 1, 3]) if not any(one.drafted for one in keeps) else 0
+    ahead = ahead if rule is Rule.VLLM else 0
+    cache = PrefixCache(keeps, room=draw.choice([20, 40, 10**6]), ahead=ahead)
     base = [draw.randint(0, 1) for _ in range(40)]
     for _ in range(draw.randint(1, 4)):
         cut = draw.randint(0, 40)
@@ -171,11 +219,12 @@ def test_a_cache_with_any_history_finds_what_the_rules_say(rule: Rule, seed: int
             cache.insert(base)
     for _ in range(draw.randint(0, 5)):
         number = draw.randrange(len(keeps))
-        keys = chain(base, keeps[number].chunk)
+        keys = chain(base, keeps[number].chunk, ahead)
         cache.evict(number, draw.choice(keys))
     asked = base[: draw.randint(10, 40)]
     new = draw.randint(0, 1)
     whole = len(asked) - new
+    asked = asked[:whole] + [2] * new  # what is new, nobody has asked before
     ids = [f"{one.kind}{number}" for number, one in enumerate(keeps)]
     groups = [
         ReuseGroup(name, "attention", KINDS[one.kind], 1, one.chunk, one.reach, one.drafted)
@@ -186,9 +235,7 @@ def test_a_cache_with_any_history_finds_what_the_rules_say(rule: Rule, seed: int
         for name, g, row in zip(ids, groups, cache.there(asked), strict=True)
     }
     found = {Rule.VLLM: cache.vllm, Rule.SGLANG: cache.sglang, Rule.LMCACHE: cache.lmcache}[rule]
-    if rule is Rule.LMCACHE:
-        asked = asked[:whole] + [2] * new
-    assert usable(groups, whole, missing, rule, new).tokens == found(asked)
+    assert usable(groups, whole, missing, rule, new, lookahead=ahead).tokens == found(asked)
 
 
 def test_equal_tokens_after_different_beginnings_have_different_keys() -> None:

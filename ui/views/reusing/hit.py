@@ -12,8 +12,8 @@ from calc.items import Item
 from calc.layers import Growth
 from calc.reference.hybrid import CHUNK, PREFIX, WINDOW, Trial, experiment
 from calc.report import Report
-from calc.reuse import GroupHit, Hit, ReuseGroup, Rule, parse_chunks, usable, window_chunks, written
-from calc.reuse_asked import Asked, joined, looks_up, split
+from calc.reuse import GroupHit, Hit, ReuseGroup, Rule, parse_chunks, window_chunks, written
+from calc.reuse_asked import Asked, joined, split
 from calc.reuse_groups import reuse_groups, usual_chunk
 from calc.reuse_inputs import HIT
 from calc.scenario import Scenario
@@ -52,8 +52,7 @@ def draw(t: Translator, report: Report) -> None:
         inputs.draw(t, *_fields(scenario, rule), left_open=left_open)
         groups, prefix = question.groups, question.prefix
         missing = _missing(t, groups, prefix)
-        new = question["new_tokens"]
-        hit = usable(groups, prefix, missing, rule, new, question.enabled)
+        hit = question.found(groups, missing)
     except CalcError as error:
         errors.fault(t, error)
         _experiment(t)
@@ -73,8 +72,10 @@ def _fields(scenario: Scenario, rule: Rule) -> list[str]:
     names = ["prefix", "new_tokens"]
     if rule in (Rule.LMCACHE, Rule.IDEAL):
         return [*names, "chunk"]
+    if rule is Rule.VLLM:
+        return [*names, "lookahead"] if scenario.speculative_tokens else names
     states = any(group.growth is Growth.STATE for group in reuse_groups(scenario, Rule.IDEAL))
-    return [*names, "interval"] if rule is Rule.SGLANG and states else names
+    return [*names, "interval"] if states else names
 
 
 def _missing(t: Translator, groups: Sequence[ReuseGroup], prefix: int) -> dict[str, frozenset[int]]:
@@ -216,9 +217,7 @@ def _rules(t: Translator, question: Asked) -> None:
     rows = []
     for rule in Rule:
         try:
-            groups = reuse_groups(question.scenario, rule)
-            found = looks_up(question.scenario, rule)
-            hit = usable(groups, question.prefix, {}, rule, question["new_tokens"], found)
+            hit = question.by_rule(rule)
         except CalcError:
             continue
         windows = [one.group for one in hit.groups if one.group.growth is Growth.WINDOW]
