@@ -9,10 +9,17 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from ui.inputs import sections
+from ui.views import parts
 
 APP = Path(__file__).resolve().parents[2] / "app.py"
 
 OpenApp = Callable[..., AppTest]
+
+
+@pytest.fixture(autouse=True)
+def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No browser has to read Plotly here."""
+    monkeypatch.setattr(parts, "FIRST_PAUSE", 0.0)
 
 
 @pytest.fixture

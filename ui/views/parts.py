@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -14,6 +15,9 @@ from calc.report import NOT_COUNTED, Report
 from ui.plot import Spec
 from ui.text import Translator
 
+FIRST_PAUSE = 0.5
+"""Seconds before the first charts of a visit: the browser has to read 5 MB of Plotly for them, and
+meanwhile would draw no number."""
 _waiting: ContextVar[list[Callable[[], None]] | None] = ContextVar("charts", default=None)
 
 
@@ -26,6 +30,9 @@ def charts_last() -> Iterator[None]:
         yield
     finally:
         _waiting.reset(token)
+    if waiting and not st.session_state.get("_charts_seen"):
+        st.session_state["_charts_seen"] = True
+        time.sleep(FIRST_PAUSE)
     for draw in waiting:
         draw()
 
