@@ -114,6 +114,8 @@ def _opened(t: Translator, result: state.Result) -> None:
         lines.append(t("link.revision", old=opened.revision, new=revision))
     if opened.formulas != FORMULAS:
         lines.append(t("link.formulas", old=opened.formulas, new=FORMULAS))
+        since = range(opened.formulas + 1, FORMULAS + 1)
+        lines += [t(f"link.corrected.{number}") for number in since]
     moved = _moved(t, opened.seen, result.report)
     if moved:
         lines.append("\n".join([t("link.moved"), "", *(f"- {line}" for line in moved)]))

@@ -128,7 +128,9 @@ def test_every_text_is_used() -> None:
     unused = [
         key
         for key in catalogue("en")
-        if key not in used and key.partition(".")[0] not in GIVEN_BY_DATA
+        if key not in used
+        and key.partition(".")[0] not in GIVEN_BY_DATA
+        and not key.startswith("link.corrected.")
     ]
     assert not unused
 

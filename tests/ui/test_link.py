@@ -11,6 +11,7 @@ from calc.version import FORMULAS
 from calc.view_inputs import EVERY
 from tests.ui.conftest import OpenApp, headline, shown_text
 from ui import state
+from ui.text import Translator
 from ui.views import learn, plan, reuse, traffic
 
 
@@ -198,3 +199,6 @@ def test_a_link_knows_every_part_of_a_view(view: str, parts: dict[str, object]) 
 def test_corrected_formulas_are_announced(open_app: OpenApp) -> None:
     app = open_app(**sent() | {"f": str(FORMULAS + 1)})
     assert f"revision {FORMULAS + 1} in the link, {FORMULAS} here" in shown_text(app)
+    older = shown_text(open_app(**sent() | {"f": "1"}))
+    for number in range(2, FORMULAS + 1):
+        assert Translator("en")(f"link.corrected.{number}") in older
