@@ -142,7 +142,7 @@ def resolved(scenario: Scenario) -> tuple[str, bool]:
             allowed=", ".join(engine.backends),
         )
     replicated = engine.resolve_query_replication(model, backend, scenario.query_replication)
-    if replicated and not engine.can_replicate_query(model):
+    if replicated and not engine.can_replicate_query(model, backend):
         raise CalcError("query_replication", engine=engine.name, backend=backend)
     return backend, replicated
 

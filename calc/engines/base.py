@@ -36,8 +36,10 @@ class Engine(ABC):
     version: ClassVar[str]
     backends: ClassVar[dict[str, DcpBackend]]
     default_backend: ClassVar[str]
-    replicates_query_by_default: ClassVar[tuple[str, ...]]
-    """The backends with which the query projection is replicated unless told otherwise."""
+    replicating_backends: ClassVar[tuple[str, ...]]
+    """The backends with which the query projection can be replicated."""
+    replicates_for_sparse: ClassVar[bool]
+    """Whether sparse latent attention has it replicated unless told otherwise."""
     dcp_rule: ClassVar[str]
     """Why K/V attention allows only some dcp sizes, in a few words."""
     reduces_whole_kv_output: ClassVar[bool]
@@ -107,12 +109,15 @@ class Engine(ABC):
         """Whether each rank computes the queries of its whole DCP group."""
         if wanted != "auto":
             return wanted == "on"
+        if backend not in self.replicating_backends:
+            return False
         default = model.defaults_in(self.id).query_replication
         if default is not None:
             return default
-        return backend in self.replicates_query_by_default and self.can_replicate_query(model)
+        return self.replicates_for_sparse and any(mixer.sparse for mixer in model.latent_mixers)
 
-    def can_replicate_query(self, model: ModelSpec) -> bool:
+    def can_replicate_query(self, model: ModelSpec, backend: str) -> bool:
         """Whether this engine has query replication for every latent layer of the model."""
         latent = model.latent_mixers
-        return bool(latent) and all(self.id in mixer.query_replication for mixer in latent)
+        able = bool(latent) and all(self.id in mixer.query_replication for mixer in latent)
+        return able and backend in self.replicating_backends

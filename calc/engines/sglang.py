@@ -34,7 +34,9 @@ class Sglang(Engine):
         "fi_a2a": DcpBackend("fi_a2a", packed_statistics=4),
     }
     default_backend: ClassVar[str] = "a2a"
-    replicates_query_by_default: ClassVar[tuple[str, ...]] = ("a2a", "fi_a2a")
+    # arg_groups/parallel_hook.py refuses others; model_overrides/deepseek_v2.py _dsa_dcp_overrides
+    replicating_backends: ClassVar[tuple[str, ...]] = ("a2a", "fi_a2a")
+    replicates_for_sparse: ClassVar[bool] = True
     dcp_rule: ClassVar[str] = "KV heads are first split over tp / dcp ranks"
     reduces_whole_kv_output: ClassVar[bool] = True
     stripes_indexer: ClassVar[bool] = False

@@ -33,7 +33,8 @@ class Vllm(Engine):
         "a2a": DcpBackend("a2a", packed_statistics=2),
     }
     default_backend: ClassVar[str] = "ag_rs"
-    replicates_query_by_default: ClassVar[tuple[str, ...]] = ()
+    replicating_backends: ClassVar[tuple[str, ...]] = ("ag_rs", "a2a")
+    replicates_for_sparse: ClassVar[bool] = False
     dcp_rule: ClassVar[str] = "only the tp / kv_heads copies of a KV head are striped"
     reduces_whole_kv_output: ClassVar[bool] = False
     # config/vllm.py validate_nvfp4_kv_cache_with_mla

@@ -94,7 +94,13 @@ FAMILIES: dict[str, Family] = {
     "kimi_k2": MLA,
     "kimi_linear": MLA,
     # vLLM 0.33 models/kimi_k3/nvidia: mla.py always gathers the query, kda.py saves states
-    "kimi_k3": replace(MLA, query_replication=("sglang",), exports_checkpoint=True),
+    # and SGLang 0.5.23 arg_groups/model_overrides/kimi_k3.py replicates its projection
+    "kimi_k3": replace(
+        MLA,
+        query_replication=("sglang",),
+        exports_checkpoint=True,
+        engine_defaults={"sglang": EngineDefaults(query_replication=True)},
+    ),
     "glm4_moe": Family(router_bias=True),
     # vLLM 0.33 model_executor/models/config.py
     "glm_moe_dsa": replace(

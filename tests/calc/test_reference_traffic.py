@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from calc.engines import ENGINES
+from calc.errors import CalcError
 from calc.layers import LatentAttention
 from calc.reference import mla
 from tests.calc.models import layers, model, report
@@ -90,6 +91,10 @@ def tabulated(
 def test_every_stage_sends_what_the_table_says_and_no_other_stage_sends(
     layout: tuple[int, int, int, int], replicated: bool, engine: str, backend: mla.Backend
 ) -> None:
+    if replicated and backend not in ENGINES[engine].replicating_backends:
+        with pytest.raises(CalcError, match="query_replication"):
+            tabulated(*layout, engine, backend, replicated)
+        return
     assert simulated(*layout, engine, backend, replicated) == tabulated(
         *layout, engine, backend, replicated
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from calc.layers import Attention, DenseFfn, LatentAttention, MoeFfn
 from calc.layout import Layout
 from calc.model import Layer
 from calc.placement import Placement
-from calc.report import Report, evaluate
+from calc.report import Report, evaluate, resolved
 from calc.scenario import Scenario
 from calc.traffic import Stage
 from calc.units import MB, chance_untouched
@@ -406,3 +407,44 @@ def test_one_rank_moves_nothing_whatever_is_chosen() -> None:
     assert found.prefill is not None
     for step in (found.step, found.prefill):
         assert step.sent_per_rank.value == step.all_ranks.value == 0
+
+
+@pytest.mark.parametrize(
+    ("preset", "backend", "replicated"),
+    [
+        ("deepseek-v3", "auto", False),  # registered, but not sparse
+        ("kimi-k2", "a2a", False),
+        ("deepseek-v2-lite", "fi_a2a", False),  # not registered at all
+        ("deepseek-v3.2", "auto", True),
+        ("glm-5", "auto", True),
+        ("glm-5", "ag_rs", False),
+        ("kimi-k3", "auto", True),
+        ("kimi-k3", "ag_rs", False),
+    ],
+)
+def test_sglang_replicates_the_query_for_sparse_models_and_kimi_k3_only(
+    preset: str, backend: str, replicated: bool
+) -> None:
+    """SGLang 0.5.23 arg_groups/model_overrides/deepseek_v2.py _dsa_dcp_overrides, kimi_k3.py."""
+    tp = 8 if preset != "deepseek-v2-lite" else 4
+    made = Scenario(preset, engine="sglang", tp=tp, dcp=4, dcp_backend=backend)
+    assert resolved(made)[1] is replicated
+
+
+def test_sglang_refuses_replication_with_ag_rs() -> None:
+    """SGLang 0.5.23 arg_groups/parallel_hook.py: only a2a and fi_a2a can do without the gather."""
+    wanted = Scenario(
+        "deepseek-v3", engine="sglang", tp=8, dcp=8, dcp_backend="ag_rs", query_replication="on"
+    )
+    with pytest.raises(CalcError, match=r"query_replication: SGLang .* ag_rs"):
+        resolved(wanted)
+
+
+def test_deepseek_v3_in_sglang_gathers_its_queries() -> None:
+    """At batch 64 over 8 ranks: 61 layers x 7/8 x 64 x 128 x 576 x 2 B beyond replication."""
+    made = Scenario("deepseek-v3", engine="sglang", tp=8, dcp=8, batch=64)
+    sent = {
+        replicated: evaluate(replace(made, query_replication=replicated)).step.sent_per_rank.value
+        for replicated in ("auto", "on")
+    }
+    assert sent["auto"] - sent["on"] == 61 * 7 * 64 * 16 * 576 * 2

@@ -82,6 +82,7 @@ FROZEN = {
     "reuse_there_interleave": 1,
     "reuse_there_part": 0,
     "reuse_there_stage": 0,
+    "reuse_lookahead": "on",
 }
 """The default of each input when it was introduced; never change one, add below."""
 
