@@ -111,9 +111,14 @@ class Budget:
     short_bytes: int
 
     @property
+    def left(self) -> tuple[int, ...]:
+        """What the weights leave of each stage's memory, below zero where they are too much."""
+        return tuple(int(stage.value) for stage in self.stages)
+
+    @property
     def bytes(self) -> tuple[int, ...]:
         """Bytes of each stage, none below zero."""
-        return tuple(max(0, int(stage.value)) for stage in self.stages)
+        return tuple(max(0, left) for left in self.left)
 
 
 def typed_budget(gib: float, stages: int) -> Budget:

@@ -101,7 +101,8 @@ class Cache:
 class Fit:
     """What a cache budget holds; ``max_context`` is None when nothing grows.
 
-    ``stage`` is the pipeline stage that sets the largest batch.
+    ``stage`` is the pipeline stage that sets the largest batch; ``short_bytes`` what the batch
+    misses on the stage that misses most, with what the weights alone miss there.
     """
 
     budget_bytes: int
@@ -188,23 +189,25 @@ def mixer_counts(layers: tuple[Layer, ...]) -> Counter[Mixer]:
 def fit(held: Cache, budget: int | Sequence[int], batch: int) -> Fit:
     """The largest batch at this context, and the largest context at this batch.
 
-    ``budget``: bytes of one rank, the same on every pipeline stage or one for each.
+    ``budget``: bytes of one rank, the same on every pipeline stage or one for each; below zero
+    where the weights alone are too much.
     """
     return fit_stages(held.stages, _by_stage(held, budget), batch)
 
 
 def fit_stages(stages: Sequence[StageCache], budgets: Sequence[int], batch: int) -> Fit:
     """The same for stages with a budget each."""
+    short = max(
+        batch * int(stage.per_request.value) - left
+        for stage, left in zip(stages, budgets, strict=True)
+    )
+    budgets = [max(0, left) for left in budgets]
     full = [number for number, stage in enumerate(stages) if stage.per_request.value]
     binding = min(full, key=lambda number: budgets[number] / int(stages[number].per_request.value))
     most = requests_that_fit.item(
         "fit.requests",
         budget_bytes=budgets[binding],
         request_bytes=stages[binding].per_request,
-    )
-    short = max(
-        batch * int(stage.per_request.value) - left
-        for stage, left in zip(stages, budgets, strict=True)
     )
     return Fit(
         budgets[binding],

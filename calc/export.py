@@ -173,7 +173,7 @@ def markdown(
 
 def _numbers(report: Report, words: Mapping[str, str]) -> dict[str, Any]:
     fit, cache = report.fit, report.cache
-    short = fit.short_bytes + report.engine.budget.short_bytes
+    short = fit.short_bytes
     found = {
         "request": cache.stage.per_request.value,
         "batch": cache.batch.value,

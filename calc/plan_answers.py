@@ -74,15 +74,15 @@ def why(row: Row, objective: str) -> Why:
         whole = sum(_sent(stage) for stage in sends)
         values = {"stage": most_sent.name, "kind": most_sent.kind, "sent_bytes": _sent(most_sent)}
         return Why("traffic", values | {"share": _sent(most_sent) / whole})
-    figures = row.figures
+    bound = report.fit.stage
     return Why(
         "memory",
         {
-            "budget_bytes": figures.budget_bytes,
-            "weight_bytes": figures.weight_bytes,
-            "request_bytes": figures.request_bytes,
+            "budget_bytes": report.engine.budget.bytes[bound],
+            "weight_bytes": report.engine.weights.stage_bytes[bound],
+            "request_bytes": report.cache.stages[bound].per_request.value,
             "context": row.scenario.context,
-            "requests": figures.max_requests,
+            "requests": row.figures.max_requests,
             "replicas": row.scenario.dp,
         },
     )

@@ -119,7 +119,7 @@ def evaluate(scenario: Scenario) -> Report:
         scenario,
         model,
         held,
-        fit(held, account.budget.bytes, scenario.batch),
+        fit(held, account.budget.left, scenario.batch),
         decode_step(model, layout, engine, scenario.batch, backend, replicated, options),
         backend,
         replicated,

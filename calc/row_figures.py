@@ -34,7 +34,7 @@ class Figures:
     """What a layout holds, sends and takes; times are estimates, None without a known GPU.
 
     Bytes are per rank, ``max_requests`` per replica. ``weights_short``: what the
-    weights alone miss of a rank's memory, part of ``short_bytes``.
+    weights alone miss of a rank's memory.
     """
 
     fits: bool
@@ -80,7 +80,7 @@ class Pieces:
         distinct = [stage for stage, _ in least.values()]
         if not any(stage.per_request.value for stage in distinct):
             raise CalcError("nothing_kept", given=scenario.model_spec.name)
-        lefts = [max(0, left) for _, left in least.values()]
+        lefts = [left for _, left in least.values()]
         held = self.kept(
             ("fit", *map(id, distinct), *lefts, scenario.batch),
             lambda: fit_stages(distinct, lefts, scenario.batch),
@@ -88,14 +88,13 @@ class Pieces:
         requests, short = int(held.max_requests.value), held.short_bytes
         if lengths := scenario.pairs("lengths"):
             requests, short = _mixed(distinct, min(lefts), lengths, scenario.batch)
-        missing = max(0, -min(budgets))
         sent, work, moving = self._traffic(scenario, backend, replicated)
         step = None if moving is None else moving + self._working_us(scenario, replicated, work)
         ranks = scenario.layout.replica_ranks
         return Figures(
-            fits=short + missing == 0,
-            short_bytes=short + missing,
-            weights_short=missing,
+            fits=short == 0,
+            short_bytes=short,
+            weights_short=max(0, -min(budgets)),
             max_requests=requests,
             max_context=held.max_context,
             request_bytes=max(int(stage.per_request.value) for stage in distinct),
@@ -221,4 +220,4 @@ def _mixed(
         for tokens, often in lengths
     )
     short = -(-batch * mixed // count) - budget
-    return int(requests_in_mix(budget, mixed, count)), max(0, short)
+    return int(requests_in_mix(max(0, budget), mixed, count)), max(0, short)

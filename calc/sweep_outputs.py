@@ -64,7 +64,7 @@ def _requests_grid(report: Report, grid: Grid) -> Number:
 def _short_grid(report: Report, grid: Grid) -> Number:
     missing = (
         batch_bytes(held, grid["batch"]) - budget
-        for budget, held in zip(report.engine.budget.bytes, _stage_bytes(report, grid), strict=True)
+        for budget, held in zip(report.engine.budget.left, _stage_bytes(report, grid), strict=True)
     )
     return _spread(functools.reduce(greater, itertools.chain([0], missing)), grid)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from calc.capacity import fit
 from calc.errors import CalcError
 from calc.layout import check_layout
 from calc.link import decode_query
@@ -14,11 +15,15 @@ from calc.plan_inputs import OBJECTIVES
 from calc.planner import Limits, Plan, merit, plan
 from calc.report import evaluate
 from calc.scenario import Scenario
+from calc.sweep import Axis, sweep_over
 from calc.timing.report import times
 
 KIMI = Scenario("kimi-k3", gpu="h200", batch=16, context=131_072)
 DEEPSEEK = Scenario("deepseek-v3", gpu="h200", batch=16, context=32_768)
 LLAMA = Scenario("llama-3.1-8b", gpu="h100", batch=8, context=8_192)
+
+
+SIZES = ("tp", "dcp", "dp", "pp", "ep")
 
 
 def rows_of(base: Scenario, gpus: int, **options: Any) -> Plan:
@@ -42,8 +47,8 @@ def test_every_figure_is_that_of_the_row_as_a_scenario(
         assert (row.gpus, row.scenario.pcp) == (16, 1)
         weights_short = report.engine.budget.short_bytes
         assert figures.weights_short == weights_short
-        assert figures.fits == (report.fit.fits and not weights_short)
-        assert figures.short_bytes == report.fit.short_bytes + weights_short
+        assert figures.fits == report.fit.fits
+        assert figures.short_bytes == report.fit.short_bytes >= weights_short
         assert figures.max_requests == report.fit.max_requests.value
         assert figures.max_context == report.fit.max_context
         assert figures.request_bytes == report.cache.stage.per_request.value
@@ -207,3 +212,40 @@ def test_an_asked_plan_is_that_of_the_library() -> None:
     assert [row.scenario for row in found.rows] == [row.scenario for row in same.rows]
     with pytest.raises(CalcError, match="gpus"):
         plan_of(base, {"gpus": 0})
+
+
+@pytest.mark.parametrize(
+    ("preset", "fields"),
+    [
+        ("llama-3.1-70b", {"gpu": "h100", "context": 128}),
+        ("kimi-k3", {"gpu": "b200", "pp": 8, "batch": 16, "context": 131_072}),
+        ("deepseek-v3", {"gpu": "h200", "pp": 2, "tp": 2, "batch": 64}),
+    ],
+)
+def test_what_is_short_is_exactly_what_would_be_enough(preset: str, fields: dict[str, Any]) -> None:
+    """Weights and cache of one rank together: the stage that misses most needs that much more."""
+    scenario = Scenario(preset, **fields)
+    report = evaluate(scenario)
+    left, short = report.engine.budget.left, report.fit.short_bytes
+    assert short > 0
+    more = [each + short for each in left]
+    assert fit(report.cache, more, scenario.batch).fits
+    assert not fit(report.cache, [each - 1 for each in more], scenario.batch).fits
+    (row,) = [
+        row
+        for row in rows_of(scenario, scenario.layout.world_size).rows
+        if all(getattr(row.scenario, name) == getattr(scenario, name) for name in SIZES)
+    ]
+    assert row.figures.short_bytes == short
+    swept = sweep_over(scenario, "short_bytes", [Axis("batch", (scenario.batch,))])
+    assert swept.values.tolist() == [short]
+
+
+def test_the_sentence_about_memory_speaks_of_one_stage() -> None:
+    """DeepSeek-V3 on 12 GPUs: its best layout has stages that are not bound alike."""
+    base = Scenario("deepseek-v3", gpu="h200", batch=16)
+    staged = [row for row in rows_of(base, 12).rows if row.scenario.pp > 1 and row.figures.fits]
+    assert staged
+    for row in staged:
+        given = why(row, "concurrency").values
+        assert given["budget_bytes"] // given["request_bytes"] == given["requests"]
