@@ -35,6 +35,7 @@ page.notice(t, result)
 config_import.draw(t)
 if result.report is not None:
     page.cards(t, result.report)
+    page.cautions(t, result.report)
 custom_model.draw(t)
 if result.error is not None:
     errors.draw(t, result.error)

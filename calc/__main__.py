@@ -26,6 +26,10 @@ from calc.scenario import FIELDS, Scenario
 from calc.timing import command as timing_command
 from calc.timing.report import times, times_json
 
+CAUTIONS = {
+    "dcp_heads": "SGLang starts with this dcp and then corrupts the cache: ranks of a DCP group "
+    "hold different KV heads; tp / dcp should be a multiple of the KV heads"
+}
 ALIASES = {"bfloat16": "bf16", "fp32": "float32"}
 """Other spellings of dtypes that the command line takes."""
 
@@ -216,6 +220,7 @@ def _summary(report: Report) -> str:
         f"sent by all ranks per step        {report.step.all_ranks.value:>20,} B",
         f"link                              ?{query_string(encode(report.scenario))}",
     ]
+    lines += [f"caution: {CAUTIONS[name]}" for name in report.cautions()]
     if not fit.fits:
         lines.insert(6, f"  does not fit: short of          {fit.short_bytes:>20,} B on each rank")
     return "\n".join(lines)

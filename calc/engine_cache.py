@@ -14,7 +14,6 @@ from calc.engines import ENGINES, Engine
 from calc.engines.settings import CacheSettings
 from calc.engines.sglang_pool import PoolView, pool_view
 from calc.engines.vllm_blocks import BlockView, Plan, block_view, plan
-from calc.errors import CalcError
 from calc.formats import KV_FORMATS
 from calc.hardware import CUSTOM_GPU, NO_GPU, load_hardware
 from calc.items import Item
@@ -177,13 +176,6 @@ def engine_report(
     scenario: Scenario, place: Sharding, held: Cache, query_replicated: bool
 ) -> EngineReport:
     """Everything the engine allocates, and what a budget holds besides equal requests."""
-    if scenario.shared_prefix > scenario.context:
-        raise CalcError(
-            "prefix_context",
-            "shared_prefix",
-            given=scenario.shared_prefix,
-            context=scenario.context,
-        )
     weights = rank_bytes(
         scenario.model_spec,
         scenario.layout,

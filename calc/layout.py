@@ -81,6 +81,12 @@ def legal_dcp(model: ModelSpec, tp: int, engine: Engine) -> list[int]:
     return [dcp for dcp in range(1, tp + 1) if _dcp_fault(model, tp, dcp, engine) is None]
 
 
+def corrupted(model: ModelSpec, tp: int, dcp: int, engine: Engine) -> bool:
+    """Whether the engine would start with this dcp and spoil some layer's cache."""
+    dense = [mixer for mixer in model.mixers if isinstance(mixer, Attention)]
+    return any(engine.corrupts(mixer, tp, dcp) for mixer in dense)
+
+
 def legal_ep(model: ModelSpec, layout: Layout) -> list[int]:
     """The ep sizes for these tp, pcp and dp: off, or all of their ranks."""
     everyone = layout.expert_ranks

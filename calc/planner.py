@@ -19,16 +19,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from calc.engines import ENGINES
+from calc.engines import ENGINES, Engine
 from calc.errors import CalcError, shown
 from calc.fields import WholeField
 from calc.formats import KV_FORMATS
 from calc.hardware import hardware_ids
 from calc.launch import KV_FLAGS
-from calc.layout import Layout, legal_dcp, legal_ep, legal_tp
+from calc.layout import Layout, corrupted, legal_dcp, legal_ep, legal_tp
+from calc.model import ModelSpec
 from calc.plan_inputs import OBJECTIVES, Objective
 from calc.row_figures import Figures, Pieces
-from calc.scenario import Scenario
+from calc.scenario import FIELDS, Scenario
 from calc.units import ceil_div
 
 TIMED: tuple[Objective, ...] = ("step", "user_rate", "gpu_rate")
@@ -38,6 +39,9 @@ MAX_ROWS = 20_000
 GPUS = WholeField("gpus", 8, 1, 4096)
 CONCURRENCY = WholeField("concurrency", 1, 1, 2**30)
 UNLIMITED = 2**62
+_BATCH = FIELDS["batch"]
+assert isinstance(_BATCH, WholeField)
+MOST_BATCH = _BATCH.maximum
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +140,10 @@ def plan(
             rows.append(Row(scenario, figures, _lacks(figures, limits)))
         if progress is not None:
             progress((done + 1) / len(ways))
-    if not rows:  # TP 1 is always legal, so some choice cannot be
-        raise next(iter(refused.values()))
+    if not rows:  # TP 1 is always legal, so some choice cannot be, or no replica takes so many
+        most = MOST_BATCH * max(worlds)
+        crowd = CalcError("out_of_range", "concurrency", given=concurrency, minimum=1, maximum=most)
+        raise next(iter(refused.values()), crowd)
     return Plan(objective, tuple(_ranked(_fronted(rows), objective)), tuple(refused.values()))
 
 
@@ -192,7 +198,7 @@ def _layouts(way: Scenario, worlds: Sequence[int], concurrency: int | None) -> I
     model, engine = way.model_spec, way.engine_rules
     every = list(ENGINES[way.engine].backends)
     once = way.dcp_backend in ("auto", every[0]) and way.query_replication in ("auto", "off")
-    sizes = [(tp, legal_dcp(model, tp, engine)) for tp in legal_tp(model) if tp <= max(worlds)]
+    sizes = [(tp, _sound_dcp(model, tp, engine)) for tp in legal_tp(model) if tp <= max(worlds)]
     for world in worlds:
         for tp, stripes in sizes:
             for pp in range(1, min(model.layer_count, world // tp) + 1):
@@ -202,6 +208,8 @@ def _layouts(way: Scenario, worlds: Sequence[int], concurrency: int | None) -> I
                 fields: dict[str, Any] = {"tp": tp, "pp": pp, "dp": dp}
                 if concurrency is not None:
                     fields["batch"] = int(ceil_div(concurrency, dp))
+                    if fields["batch"] > MOST_BATCH:
+                        continue
                 sharing = legal_ep(model, Layout(tp=tp, pp=pp, dp=dp)) if model.moe_ffns else [1]
                 for ep, dcp in itertools.product(sharing, stripes):
                     fields |= {"dcp": dcp, "ep": "on" if ep > 1 else "off"}
@@ -209,6 +217,10 @@ def _layouts(way: Scenario, worlds: Sequence[int], concurrency: int | None) -> I
                         yield replace(way, **fields)
                     elif once:
                         yield replace(way, **fields, dcp_backend="auto", query_replication="auto")
+
+
+def _sound_dcp(model: ModelSpec, tp: int, engine: Engine) -> list[int]:
+    return [dcp for dcp in legal_dcp(model, tp, engine) if not corrupted(model, tp, dcp, engine)]
 
 
 def _lacks(figures: Figures, limits: Limits) -> tuple[tuple[str, float], ...]:

@@ -9,7 +9,7 @@ from calc.capacity import Cache, Component, Fit, cache, fit
 from calc.engine_cache import EngineReport, engine_report, place_of
 from calc.errors import CalcError
 from calc.layers import Growth, Sharding, StateMixer
-from calc.layout import check_layout
+from calc.layout import check_layout, corrupted
 from calc.model import ModelSpec
 from calc.scenario import FIELDS, Scenario
 from calc.traffic import Options, Step, decode_step, prefill_step
@@ -54,6 +54,12 @@ class Report:
         """What the formulas' figures leave out; a budget made from a GPU counts more."""
         counted = () if self.engine.budget.typed else ("weights", "activations")
         return [name for name in NOT_COUNTED if name not in counted]
+
+    def cautions(self) -> list[str]:
+        """What an engine lets through and should not."""
+        made = self.scenario
+        spoiled = corrupted(self.model, made.tp, made.dcp, made.engine_rules)
+        return ["dcp_heads"] if spoiled else []
 
     def to_json(self) -> dict[str, Any]:
         """The stable JSON object of the command line; bytes are exact."""
@@ -100,6 +106,7 @@ class Report:
             },
             "prefill": step_json(self.prefill) if self.prefill else None,
             "not_counted": self.not_counted(),
+            "cautions": self.cautions(),
         }
 
 
@@ -133,6 +140,13 @@ def resolved(scenario: Scenario) -> tuple[str, bool]:
     model, layout, engine = scenario.model_spec, scenario.layout, scenario.engine_rules
     check_layout(model, layout, engine)
     _check_state_dtypes(scenario, model)
+    if scenario.shared_prefix > scenario.context:
+        raise CalcError(
+            "prefix_context",
+            "shared_prefix",
+            given=scenario.shared_prefix,
+            context=scenario.context,
+        )
     backend = engine.resolve_backend(model, scenario.dcp_backend)
     if backend not in engine.backends:
         raise CalcError(

@@ -135,6 +135,12 @@ def _moved(t: Translator, seen: tuple[int, ...] | None, report: Report | None) -
     ]
 
 
+def cautions(t: Translator, report: Report) -> None:
+    """What the engine lets through and should not."""
+    for name in report.cautions():
+        st.warning(t(f"caution.{name}"), icon=":material/warning:")
+
+
 def cards(t: Translator, report: Report) -> None:
     """The four headline numbers, each with what it is per."""
     scenario = report.scenario

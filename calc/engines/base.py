@@ -76,6 +76,10 @@ class Engine(ABC):
     def dcp_values(self, attention: Attention, tp: int) -> list[int]:
         """The dcp sizes above 1 that this engine allows for K/V attention."""
 
+    def corrupts(self, attention: Attention, tp: int, dcp: int) -> bool:
+        """Whether the engine starts with this dcp and then spoils the cache of such layers."""
+        return False
+
     @abstractmethod
     def default_state_dtype(self, mixer: StateMixer, conv_dtype: str) -> str:
         """Recurrent dtype when neither the model nor the user names one."""

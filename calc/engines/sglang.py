@@ -65,6 +65,11 @@ class Sglang(Engine):
             if tp % dcp == 0 and (kv_heads % (tp // dcp) == 0 or (tp // dcp) % kv_heads == 0)
         ]
 
+    def corrupts(self, attention: Attention, tp: int, dcp: int) -> bool:
+        # arg_groups/attention_hook.py says so and refuses it on XPU only: qwen3_5.py alone splits
+        # the heads over tp / dcp ranks
+        return dcp > 1 and not attention.heads_over_dcp and (tp // dcp) % attention.kv_heads != 0
+
     def splits_before_experts(self, model: ModelSpec, pp: int) -> bool:
         return True  # layers/communicator.py
 

@@ -44,6 +44,7 @@ class Family:
     weightless_norms: bool = False  # q and k are normalised without weights
     plain_index_keys: bool = False
     exports_checkpoint: bool = False
+    heads_over_dcp: bool = False
     query_replication: tuple[Literal["vllm", "sglang"], ...] = ("vllm", "sglang")
     engine_defaults: Mapping[Literal["vllm", "sglang"], EngineDefaults] = field(
         default_factory=dict
@@ -55,6 +56,7 @@ MLA = Family(router_bias=True)
 GEMMA = Family(TIED, norms_per_part=2)
 QWEN3 = Family(qk_norm="head")
 QWEN_HYBRID = Family(qk_norm="head", output_gate="element", shared_gate=True)
+QWEN_3_5 = replace(QWEN_HYBRID, heads_over_dcp=True)  # SGLang 0.5.23 models/qwen3_5.py
 BAMBA = Family(states="mamba2")
 
 FAMILIES: dict[str, Family] = {
@@ -68,8 +70,8 @@ FAMILIES: dict[str, Family] = {
     "qwen3": QWEN3,
     "qwen3_moe": QWEN3,
     "qwen3_next": QWEN_HYBRID,
-    "qwen3_5": QWEN_HYBRID,
-    "qwen3_5_moe": QWEN_HYBRID,
+    "qwen3_5": QWEN_3_5,
+    "qwen3_5_moe": QWEN_3_5,
     "gpt_oss": Family(expert_bias=True, sinks=True, qkv_bias=True, o_bias=True),
     "gemma2": replace(GEMMA, defaults=TIED | {"sliding_window_pattern": 2}),
     "gemma3": replace(

@@ -106,6 +106,7 @@ def _heads(source: Source, prefix: str = "") -> dict[str, Any]:
         "qk_norm": norm if normed and not family.weightless_norms else "none",
         "output_gate": gate,
         "sinks": family.sinks,
+        "heads_over_dcp": family.heads_over_dcp,
     }
 
 

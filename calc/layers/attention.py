@@ -19,6 +19,8 @@ class Attention(Mixer):
     over all heads at once, ``sinks`` one learned logit for each query head,
     ``v_from_k`` no V projection, ``kv_projections`` whether K and V are made
     here at all, ``input_size`` the width read if not the hidden one.
+    ``heads_over_dcp``: SGLang's code for the model splits its K/V heads over the
+    tp / dcp ranks, so that several of one group may hold different heads' tokens.
     """
 
     kind: Literal["attention"] = "attention"
@@ -34,6 +36,7 @@ class Attention(Mixer):
     sinks: bool = False
     v_from_k: bool = False
     kv_projections: bool = True
+    heads_over_dcp: bool = False
     input_size: int | None = Field(None, gt=0, le=2**20)
 
     @model_validator(mode="after")

@@ -249,3 +249,38 @@ def test_the_sentence_about_memory_speaks_of_one_stage() -> None:
     for row in staged:
         given = why(row, "concurrency").values
         assert given["budget_bytes"] // given["request_bytes"] == given["requests"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"shared_prefix": 9_000}, "prefix_context"),
+        ({"prefill_tokens": 9_000}, "prefill_tokens"),
+        ({"kv_dtype": "fp8_ds_mla"}, "format_kind"),
+    ],
+)
+def test_what_evaluate_refuses_no_plan_accepts(fields: dict[str, Any], code: str) -> None:
+    base = replace(LLAMA, **fields)
+    for compute in (evaluate, lambda scenario: plan(scenario, 4)):
+        with pytest.raises(CalcError) as refused:
+            compute(base)
+        assert refused.value.code == code
+
+
+def test_a_layout_whose_replicas_would_be_too_full_is_left_out_and_no_more() -> None:
+    crowd = replace(LLAMA, context=1)
+    assert {row.scenario.dp for row in plan(crowd, 8, concurrency=2_000_000).rows} == {2, 4, 8}
+    with pytest.raises(CalcError, match="concurrency"):
+        plan(crowd, 1, concurrency=2_000_000)
+
+
+def test_a_dcp_that_spoils_the_cache_is_counted_and_not_recommended() -> None:
+    """SGLang 0.5.23 arg_groups/attention_hook.py: only qwen3_5.py divides heads over tp / dcp."""
+    spoiled = Scenario("llama-3.1-8b", engine="sglang", tp=8, dcp=2)
+    assert evaluate(spoiled).cautions() == ["dcp_heads"]
+    assert not evaluate(replace(spoiled, tp=16)).cautions()
+    assert not evaluate(Scenario("qwen3.5-27b", engine="sglang", tp=4, dcp=2)).cautions()
+    assert not evaluate(Scenario("deepseek-v3", engine="sglang", tp=8, dcp=8)).cautions()
+    listed = {row.scenario.dcp for row in plan(replace(LLAMA, engine="sglang"), 8).rows}
+    assert listed == {1}
+    assert {row.scenario.dcp for row in plan(replace(LLAMA, engine="sglang"), 16).rows} == {1, 2}

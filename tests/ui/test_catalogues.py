@@ -33,6 +33,7 @@ GIVEN_BY_DATA = [
     "identity",
     "alt",
     "backend",
+    "caution",
     "chart",
     "collective",
     "column",
