@@ -29,6 +29,9 @@ SOURCES = ("all", "storage", "movement", "striping", "popular")
 TOPICS = ("all", "kv", "fit", "crossover", "traffic", "hits", "statements")
 """Of questions, in the Learn view."""
 
+MOST_SEED = 10**6
+"""Of quizzes."""
+
 VIEW_INPUTS: dict[str, tuple[InputField, ...]] = {
     "capacity": (
         ChoiceField("capacity_part", "formula", ("formula", "budget", "engine", "answers", "log")),
@@ -46,7 +49,7 @@ VIEW_INPUTS: dict[str, tuple[InputField, ...]] = {
         ChoiceField("learn_part", "derive", ("derive", "claims", "proofs", "practice")),
         ChoiceField("learn_verdict", "all", VERDICTS),
         ChoiceField("learn_source", "all", SOURCES),
-        WholeField("learn_quiz", 1, 1, 10**6),
+        WholeField("learn_quiz", 1, 1, MOST_SEED),
         ChoiceField("learn_topic", "all", TOPICS),
         WholeField("learn_number", 1, 1, 10),
         WholeField("learn_tokens", 96, 16, 2048),

@@ -53,10 +53,12 @@ def _path(terms: Sequence[Term], digits: int) -> Path:
     for term in terms:
         factors = [rounded(factor, digits) for factor in term.factors]
         divisors = [rounded(divisor, digits) for divisor in term.divisors]
-        value = rounded(math.prod(factors) / math.prod(divisors), digits + 1)
+        product = math.prod(factors) / math.prod(divisors)
+        value = rounded(product, digits + 1)
         words = " × ".join(map(written, factors))
         words += "".join(f" / {written(divisor)}" for divisor in divisors)
-        lines.append(f"{words} = {written(value)}")
+        sign = "=" if math.isclose(product, value, rel_tol=1e-9) else "≈"
+        lines.append(f"{words} {sign} {written(value)}")
         values.append(value)
     if len(values) > 1:
         lines.append(f"{' + '.join(map(written, values))} = {written(sum(values))}")

@@ -227,8 +227,10 @@ def which_fits(random: Random) -> Question:
 
 
 def _fits(made: Scenario) -> bool:
+    """By the bytes alone and as the engine admits it: a question has one answer."""
     report = evaluate(made)
-    return bool(report.fit.fits and not report.engine.budget.short_bytes)
+    view = report.engine.view
+    return report.fit.fits and view is not None and int(view.max_requests.value) >= made.batch
 
 
 def _size(made: Scenario) -> tuple[int, int]:

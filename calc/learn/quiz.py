@@ -11,6 +11,8 @@ from calc.view_inputs import EVERY, TOPICS
 
 LENGTH = 10
 """Questions of a quiz."""
+MOST_ATTEMPTS = 1000
+"""Draws until a question is not one of those before it."""
 EDITION = 1
 """Raised when questions change, so that a seed never silently means another quiz."""
 
@@ -27,6 +29,11 @@ def question(seed: int, topic: str, number: int) -> Question:
         raise CalcError("not_a_choice", "topic", given=shown(topic), allowed=", ".join(TOPICS))
     if not 1 <= number <= LENGTH:
         raise CalcError("out_of_range", "number", given=number, minimum=1, maximum=LENGTH)
-    random = Random(f"{EDITION}/{seed}/{topic}/{number}")  # noqa: S311 - no secret
     topics = list(KINDS) if topic == "all" else [topic]
-    return random.choice(KINDS[random.choice(topics)])(random)
+    before = [question(seed, topic, earlier) for earlier in range(1, number)]
+    for attempt in range(MOST_ATTEMPTS):
+        random = Random(f"{EDITION}/{seed}/{topic}/{number}/{attempt}")  # noqa: S311 - no secret
+        made = random.choice(KINDS[random.choice(topics)])(random)
+        if made not in before:
+            return made
+    raise AssertionError("too few questions on a topic")

@@ -6,11 +6,14 @@ import argparse
 import json
 from typing import Any
 
+from calc.fields import WholeField
 from calc.learn.questions import Question
 from calc.learn.quiz import EDITION, LENGTH, question
 from calc.link import encode, query_string
 from calc.traffic.json import plain
-from calc.view_inputs import EVERY
+from calc.view_inputs import MOST_SEED
+
+SEED = WholeField("seed", 1, 1, MOST_SEED)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -23,8 +26,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def answer(options: argparse.Namespace) -> str:
     """What the command prints."""
-    seed = EVERY["learn_quiz"].parse(options.seed)
-    assert isinstance(seed, int)
+    seed = SEED.parse(options.seed)
     topic = options.topic
     made = [question(seed, topic, number) for number in range(1, LENGTH + 1)]
     rows = [question_json(one, options.answers) for one in made]

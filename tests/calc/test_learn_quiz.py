@@ -10,6 +10,7 @@ import pytest
 
 from calc.__main__ import main
 from calc.errors import CalcError
+from calc.learn.mental import Term, mental
 from calc.learn.questions import KINDS, STATEMENTS, Question
 from calc.learn.quiz import LENGTH, question
 from calc.report import evaluate
@@ -27,6 +28,29 @@ def told(one: Question) -> list[object]:
     """What must not change: the kind, what is given, the answer."""
     right = one.options[one.right] if one.options else round(one.value, 6)
     return [one.kind, one.claim, json.loads(json.dumps(dict(one.values))), right]
+
+
+def test_no_question_is_asked_twice_in_a_quiz() -> None:
+    for seed in SEEDS:
+        asked = [question(seed, "all", number) for number in range(1, LENGTH + 1)]
+        assert all(one not in asked[:at] for at, one in enumerate(asked))
+    for topic in TOPICS:
+        asked = [question(1, topic, number) for number in range(1, LENGTH + 1)]
+        assert all(one not in asked[:at] for at, one in enumerate(asked))
+
+
+def test_what_fits_is_admitted_by_the_engine_too() -> None:
+    """Bytes may fit where vLLM's blocks do not: such a layout would be no clear answer."""
+    for one in questions():
+        if one.kind == "which_fits":
+            view = evaluate(one.scenario).engine.view if one.scenario else None
+            assert view is not None
+            assert view.max_requests.value >= one.scenario.batch  # type: ignore[union-attr]
+
+
+def test_a_rounded_line_says_that_it_is_rounded() -> None:
+    rough = mental([Term((2, 7, 8, 8_000, 2), (8,))], 224_000, 0.03)
+    assert rough.lines == ("2 × 7 × 8 × 8,000 × 2 / 8 ≈ 220,000",)
 
 
 def test_a_seed_means_the_same_quiz_for_ever() -> None:
