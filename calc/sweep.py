@@ -86,8 +86,10 @@ def steps(name: str, first: int, last: int, step: int = 1) -> Axis:
 def times_apart(name: str, first: int, last: int, factor: int = 2) -> Axis:
     """Whole numbers from ``first`` to ``last``, each ``factor`` times the one before."""
     _whole(name, first, last, factor, least_step=2)
-    most = int(math.log(max(last, 1) / max(first, 1), factor) + 2)
-    made = [value for at in range(most) if (value := max(first, 1) * factor**at) <= last]
+    if first < 1:  # nothing times zero is anything else
+        raise CalcError("out_of_range", name, given=first, minimum=1, maximum=last)
+    most = int(math.log(last / first, factor) + 2)
+    made = [value for at in range(most) if (value := first * factor**at) <= last]
     return listed(name, made)
 
 

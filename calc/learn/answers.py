@@ -14,6 +14,8 @@ import re
 from calc.errors import CalcError, shown
 
 MOST_LETTERS = 60
+GREEK_MU, MICRO = "\u03bc", "\u00b5"
+"""Keyboards have either."""
 THOUSANDS, POWERS = ("", "k", "M", "G", "T"), ("", "Ki", "Mi", "Gi", "Ti")
 COUNTS = ("requests", "tokens", "chunks", "ranks")
 """Units of things that are counted; the word itself may be left out."""
@@ -36,7 +38,7 @@ UNITS: dict[str, dict[str, float]] = {
     "×": {"×": 1.0, "x": 1.0},
     **{
         unit: {f"{name}{sep}{unit}" if sep else name: size
-               for name, size in MULTIPLES.items() for sep in ("", " ")} | {unit: 1.0}
+               for name, size in MULTIPLES.items() if name for sep in ("", " ")} | {unit: 1.0}
         for unit in COUNTS
     },
 }  # fmt: skip
@@ -65,7 +67,7 @@ def read_answer(text: str, unit: str) -> float:
     >>> read_answer("68.6 KiB", "B"), read_answer("7e4", "B"), read_answer("128Ki", "tokens")
     (70246.4, 70000.0, 131072.0)
     """
-    kept = text.strip().lstrip("~≈").strip()
+    kept = text.replace(GREEK_MU, MICRO).strip().lstrip("~≈").strip()
     example = EXAMPLES[unit]
     if not kept:
         raise CalcError("answer_empty", "answer", example=example)

@@ -67,3 +67,14 @@ def test_every_example_can_be_read(unit: str) -> None:
 def test_any_text_is_a_number_or_a_named_error(text: str, unit: str) -> None:
     with contextlib.suppress(CalcError):
         assert math.isfinite(read_answer(text, unit))
+
+
+def test_both_letters_for_micro_are_read() -> None:
+    assert read_answer("1200 \u03bcs", "µs") == read_answer("1200 \u00b5s", "µs") == 1200
+
+
+def test_the_allowed_units_are_all_visible() -> None:
+    with pytest.raises(CalcError) as refused:
+        read_answer("3 miles", "tokens")
+    assert all(name.strip() for name in str(refused.value.values["allowed"]).split(", "))
+    assert str(refused.value.values["allowed"]).startswith("k, ")

@@ -179,3 +179,8 @@ def test_an_axis_of_one_value_is_an_axis_too(output: str) -> None:
         for first, second, value in made.rows():
             point = replace(base, **{axes[0].name: first, axes[1].name: second})
             assert value == OUTPUTS[output].read(evaluate(point))
+
+
+def test_multiples_of_nothing_are_refused() -> None:
+    with pytest.raises(CalcError, match="batch: 0 is out of range"):
+        read_axis("batch=0:64:x2")
