@@ -136,6 +136,8 @@ MESSAGES: dict[str, str] = {
     "answer_empty": "answer: nothing was typed; for example {example}",
     "answer_unreadable": "answer: {given} is no number with a unit; for example {example}",
     "answer_unit": "answer: {given} is no unit of this answer ({allowed}); for example {example}",
+    "launch_batched": "max_num_batched_tokens: vLLM refuses {given} with {batch} requests at once; "
+    "it must be at least the batch",
     "plan_format": "kv_dtype: {engine} has no flag for {given}; it takes {allowed}",
     "plan_empty": "plan: no engine, backend and format are left to try",
     "plan_too_large": "plan: more than {maximum} layouts; try fewer GPUs, backends or formats",

@@ -3,16 +3,17 @@
 import csv
 import io
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from calc.errors import CalcError
 from calc.export import csv_text, markdown, plan_csv, report_csv, sweep_csv
-from calc.launch import launch_command
+from calc.launch import NO_FLAG, OTHER_ENGINE, launch_command
 from calc.link import decode_query
 from calc.planner import plan
 from calc.report import evaluate
-from calc.scenario import Scenario
+from calc.scenario import FIELDS, Scenario
 from calc.sweep import listed, sweep_over
 
 KIMI = Scenario("kimi-k3", tp=8, dcp=8, batch=64, context=131_072)
@@ -53,7 +54,9 @@ def test_sglang_counts_attention_replicas_inside_its_tp_group() -> None:
 
 def test_what_has_no_flag_is_said() -> None:
     made = Scenario("llama-3.1-8b", engine="sglang", kv_dtype="int8_per_token_head")
-    assert launch_command(made).left_out == ("kv_dtype",)
+    assert launch_command(made).left_out == ("kv_dtype", "kv_cache_memory_gib")
+    onto = replace(made, gpu="h100")
+    assert launch_command(onto).left_out == ("kv_dtype",)
     assert "--kv-cache-dtype" not in flags(made)
 
 
@@ -66,9 +69,110 @@ def test_sglang_s_own_names_for_formats_and_query_replication() -> None:
     assert "--dcp-replicate-q-proj" in on
 
 
-def test_an_illegal_layout_has_no_command() -> None:
-    with pytest.raises(CalcError):
-        launch_command(Scenario("deepseek-v3", tp=7))
+@pytest.mark.parametrize(
+    ("preset", "fields", "code"),
+    [
+        ("deepseek-v3", {"tp": 7}, "tp_heads"),
+        ("llama-3.1-8b", {"kv_dtype": "fp8_ds_mla"}, "format_kind"),
+        ("deepseek-v3", {"tp": 8, "ep": "on", "moe_backend": "gather_scatter"}, ""),
+        ("deepseek-v3", {"tp": 8, "query_dtype": "fp8"}, ""),
+        ("deepseek-v3", {"tp": 8, "batch": 16_384}, "launch_batched"),
+    ],
+)
+def test_what_cannot_be_has_no_command(preset: str, fields: dict[str, Any], code: str) -> None:
+    """The last: vLLM 0.33 config/scheduler.py, max_num_batched_tokens >= max_num_seqs."""
+    with pytest.raises(CalcError) as refused:
+        launch_command(Scenario(preset, **fields))
+    assert not code or refused.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("preset", "engine", "asked", "flag"),
+    [
+        ("glm-5", "vllm", "auto", "--dcp-q-replicate"),
+        ("glm-5", "vllm", "off", "--no-dcp-q-replicate"),
+        ("deepseek-v3", "vllm", "on", "--dcp-q-replicate"),
+        ("deepseek-v3", "vllm", "auto", "--no-dcp-q-replicate"),
+        ("deepseek-v3", "sglang", "auto", "--no-dcp-replicate-q-proj"),
+        ("glm-5", "sglang", "auto", "--dcp-replicate-q-proj"),
+    ],
+)
+def test_the_engine_is_told_what_was_counted_of_the_query(
+    preset: str, engine: str, asked: str, flag: str
+) -> None:
+    """vLLM 0.33 engine/arg_utils.py, SGLang 0.5.23 arg_groups/fields/parallel.py: bool or unset."""
+    made = Scenario(preset, engine=engine, tp=8, dcp=8, query_replication=asked)
+    found = launch_command(made)
+    assert flag in found.command
+    assert "query_replication" not in found.left_out
+
+
+def test_dense_replicas_of_sglang_are_whole_engines() -> None:
+    """SGLang 0.5.23 models/llama.py has no attention DP: 32 heads over 64 ranks would not start."""
+    dense = flags(Scenario("llama-3.1-8b", engine="sglang", tp=8, dp=8, batch=4))
+    assert (dense["--tp-size"], dense["--dp-size"]) == ("8", "8")
+    assert "--attn-dp-size" not in dense
+    assert dense["--max-running-requests"] == "4"
+
+
+CHANGED: dict[str, tuple[Any, dict[str, Any]]] = {
+    "engine": ("sglang", {}),
+    "tp": (16, {}),
+    "dcp": (4, {}),
+    "dp": (2, {}),
+    "pp": (2, {}),
+    "pcp": (2, {"dcp": 1, "preset": "deepseek-v3"}),
+    "context": (4_096, {}),
+    "batch": (7, {}),
+    "kv_dtype": ("fp8", {}),
+    "conv_dtype": ("float32", {}),
+    "state_dtype": ("bf16", {}),
+    "dcp_backend": ("a2a", {}),
+    "query_replication": ("on", {"preset": "deepseek-v3"}),
+    "kv_cache_memory_gib": (40.0, {}),
+    "ep": ("on", {}),
+    "speculative_tokens": (1, {"preset": "deepseek-v3"}),
+    "moe_backend": ("deepep_low_latency", {"preset": "deepseek-v3", "ep": "on", "dp": 2}),
+    "dispatch_dtype": ("bf16", {"preset": "deepseek-v3", "ep": "on", "dp": 2}),
+    "query_dtype": ("fp8", {"preset": "deepseek-v3", "kv_dtype": "fp8"}),
+    "sequence_parallel": ("on", {"preset": "llama-3.1-8b", "dcp": 1}),
+    "gpu_memory_utilization": (0.8, {"gpu": "h200"}),
+    "mem_fraction_static": (0.8, {"gpu": "h200", "engine": "sglang"}),
+    "max_num_batched_tokens": (4_096, {}),
+    "async_scheduling": ("off", {}),
+    "block_size": (128, {}),
+    "prefix_caching": ("off", {}),
+    "hybrid_kv_manager": ("off", {}),
+    "swa_full_tokens_ratio": (0.5, {"engine": "sglang"}),
+    "mamba_full_memory_ratio": (0.5, {"engine": "sglang"}),
+    "pp_layers": ("46-47", {"pp": 2}),
+    "weight_format": ("bf16", {}),
+}
+"""For each field a value and what else it takes to be meant."""
+
+
+def test_every_field_is_a_flag_is_said_to_have_none_or_needs_none() -> None:
+    assert set(CHANGED) | set(NO_FLAG) == set(FIELDS)
+    assert not set(CHANGED) & set(NO_FLAG)
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_a_field_that_changes_shows_in_the_command_or_is_named(name: str) -> None:
+    value, given = CHANGED[name]
+    fields = {"tp": 8, "dcp": 8, "batch": 64} | given
+    base = Scenario(fields.pop("preset", "kimi-k3"), **fields)
+    before, after = launch_command(base), launch_command(replace(base, **{name: value}))
+    assert after.command != before.command or name in after.left_out
+
+
+@pytest.mark.parametrize("engine", OTHER_ENGINE)
+def test_a_field_of_the_other_engine_is_no_flag_of_this_one(engine: str) -> None:
+    for name in OTHER_ENGINE[engine]:
+        base = Scenario("kimi-k3", engine=engine, tp=8)
+        change: dict[str, Any] = {
+            name: "off" if name in ("async_scheduling", "hybrid_kv_manager") else 0.5
+        }
+        assert launch_command(replace(base, **change)) == launch_command(base)
 
 
 def test_a_markdown_report_has_inputs_numbers_derivations_versions_and_a_link_that_opens() -> None:
