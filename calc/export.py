@@ -8,7 +8,9 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from calc.errors import CalcError
 from calc.expressions import filled, number_latex, symbolic
+from calc.hardware import hardware_ids
 from calc.items import SUMS, Item, walk
 from calc.launch import launch_command
 from calc.link import VERSION as LINK_VERSION
@@ -16,8 +18,10 @@ from calc.link import encode, query_string
 from calc.plan_answers import row_json
 from calc.planner import Plan
 from calc.report import Report
-from calc.scenario import FIELDS
+from calc.scenario import FIELDS, Scenario
 from calc.sweep import Sweep
+from calc.timing.report import times
+from calc.traffic.json import plain
 from calc.version import FORMULAS, VERSION
 
 MOST_STEPS = 60
@@ -45,22 +49,69 @@ def _cell(value: Any) -> Any:
     return "" if value is None else value
 
 
+def report_data(report: Report) -> dict[str, Any]:
+    """Every number of a report, how the headline ones come about, and its link."""
+    link = "?" + query_string(encode(report.scenario, report.headline()))
+    worked = {name: [_step(one) for one in walk(item)] for name, item in derived(report).items()}
+    return report.to_json() | {"derivations": worked, "link": link}
+
+
+def derived(report: Report) -> dict[str, Item]:
+    """The numbers of a report whose arithmetic is told, by their names."""
+    fit, cache, account = report.fit, report.cache, report.engine
+    found = {
+        "request": cache.stage.per_request,
+        "growing": cache.stage.growing_per_token,
+        "requests": fit.max_requests,
+        "batch": cache.batch,
+        "budget": account.budget.stages[fit.stage],
+        "weights": account.weights.total,
+        "sent": report.step.sent_per_rank,
+    }
+    if report.scenario.gpu in hardware_ids():
+        found["step"] = times(report).decode.total
+    return found
+
+
+def _step(item: Item) -> dict[str, Any]:
+    """One step of a derivation: what it is called, how it is computed, from where."""
+    made = item.formula
+    return {
+        "key": item.key,
+        "formula": symbolic(made),
+        "filled": filled(item) if item.arguments else None,
+        "value": plain(item.value),
+        "unit": made.unit,
+        "source": made.source,
+    }
+
+
 def report_csv(report: Report) -> str:
     """Every number of a report: its path in the JSON, and the value."""
-    return csv_text({"figure": path, "value": value} for path, value in _flat(report.to_json(), ""))
+    return csv_text(
+        {"figure": path, "value": value} for path, value in _flat(report_data(report), "")
+    )
 
 
 def report_json(report: Report) -> str:
-    """Every number of a report as JSON, with its link."""
-    link = "?" + query_string(encode(report.scenario, report.headline()))
-    return json.dumps(report.to_json() | {"link": link}, indent=2, allow_nan=False) + "\n"
+    """The same as JSON."""
+    return json.dumps(report_data(report), indent=2, allow_nan=False) + "\n"
+
+
+def sweep_link(made: Sweep) -> str:
+    """The address of a sweep in the Plan view; values that no link holds are left out of it."""
+    asked = {"plan_part": "sweep", "plan_output": made.output.id}
+    for number, axis in zip(("", "2"), made.axes, strict=False):
+        asked[f"plan_input{number}"] = axis.name
+        asked[f"plan_values{number}"] = axis.text
+    return "?" + query_string(encode(made.scenario, (), asked) | {"view": "plan"})
 
 
 def sweep_json(made: Sweep) -> dict[str, Any]:
     """A sweep as plain data; ``faults`` says at which point a scenario cannot be, and why."""
     return {
         "version": {"package": VERSION, "formulas": FORMULAS},
-        "link": "?" + query_string(encode(made.scenario)),
+        "link": sweep_link(made),
         "output": made.output.id,
         "unit": made.output.unit,
         "axes": [{"name": axis.name, "values": list(axis.values)} for axis in made.axes],
@@ -77,15 +128,25 @@ def plan_csv(found: Plan) -> str:
     def row(number: int, given: dict[str, Any]) -> dict[str, Any]:
         lacks = given.pop("lacks")
         short = {f"lacks_{name}": lacks.get(name) for name in ("memory", "step", "traffic")}
-        return {"rank": number, **given, **short}
+        version = {"calculator": VERSION, "formulas": FORMULAS}
+        return {"rank": number, **given, **short, **version}
 
     return csv_text(row(at, row_json(each)) for at, each in enumerate(found.rows, start=1))
 
 
 def sweep_csv(made: Sweep) -> str:
-    """The points of a sweep."""
+    """The points of a sweep; above them lines that begin with # say what they are of.
+
+    ``pandas.read_csv(file, comment="#")`` passes over those.
+    """
     names = [*(axis.name for axis in made.axes), made.output.id]
-    return csv_text(dict(zip(names, row, strict=True)) for row in made.rows())
+    head = (
+        f"calculator {VERSION}, formulas {FORMULAS}",
+        f"{made.output.id} in {made.output.unit}, {made.scenario.engine}, {made.scenario.model}",
+        sweep_link(made),
+    )
+    lines = "".join(f"# {line}\r\n" for line in head)
+    return lines + csv_text(dict(zip(names, row, strict=True)) for row in made.rows())
 
 
 def _flat(value: Any, path: str) -> Iterable[tuple[str, Any]]:
@@ -143,7 +204,6 @@ def markdown(
     """
     scenario = report.scenario
     rules = scenario.engine_rules
-    command = launch_command(scenario)
     link = f"{address}?{query_string(encode(scenario, report.headline()))}"
     fields = {name: getattr(scenario, name) for name in ("model", *FIELDS)}
     lines = [
@@ -152,11 +212,8 @@ def markdown(
         *_section(words["numbers"], _table(_numbers(report, words).items())),
         words["not_counted"].format(fields=", ".join(report.not_counted())),
         *_section(words["derivations"], _derivations(report, label or (lambda item: item.key))),
-        *_section(words["launch"], ["```sh", command.text, "```"]),
-        words["for_version"].format(engine=command.engine, version=command.version),
+        *_section(words["launch"], _launch(scenario, words)),
     ]
-    if command.left_out:
-        lines += ["", words["left_out"].format(fields=", ".join(command.left_out))]
     name = _plain(report.model.name)
     lines += _section(
         words["versions"],
@@ -169,6 +226,18 @@ def markdown(
     )
     lines += _section(words["link"], ["```", link, "```"])
     return "\n".join(lines) + "\n"
+
+
+def _launch(scenario: Scenario, words: Mapping[str, str]) -> list[str]:
+    try:
+        command = launch_command(scenario)
+    except CalcError as error:  # the numbers hold, but the engine would not start
+        return [_plain(str(error))]
+    lines = ["```sh", command.text, "```"]
+    lines.append(words["for_version"].format(engine=command.engine, version=command.version))
+    if command.left_out:
+        lines += ["", words["left_out"].format(fields=", ".join(command.left_out))]
+    return lines
 
 
 def _numbers(report: Report, words: Mapping[str, str]) -> dict[str, Any]:
@@ -196,19 +265,30 @@ def _section(title: str, body: Sequence[str]) -> list[str]:
 def _table(rows: Iterable[tuple[str, Any]]) -> list[str]:
     made = ["| | |", "|---|---|"]
     for name, value in rows:
-        shown = f"{value:,}" if isinstance(value, int | float) else _plain(str(value))
+        shown = _written(value) if isinstance(value, int | float) else _plain(str(value))
         made.append(f"| {name} | {shown} |")
     return made
 
 
+def _written(value: float) -> str:
+    """All digits of whole numbers; where ranks share a byte, two behind the point.
+
+    >>> _written(245_288_960.0), _written(40_881_493.333333336), _written(0.92)
+    ('245,288,960', '40,881,493.33', '0.92')
+    """
+    if value == int(value):
+        return f"{int(value):,}"
+    return f"{value:,.2f}" if abs(value) >= 1000 else f"{value:g}"
+
+
 def _plain(text: str) -> str:
     """A text that is nothing but text in Markdown."""
-    return "".join(letter if letter.isalnum() or letter in " .-_+:" else " " for letter in text)
+    return "".join(letter if letter.isalnum() or letter in " .,-_+:" else " " for letter in text)
 
 
 def _derivations(report: Report, label: Callable[[Item], str]) -> list[str]:
     lines: list[str] = []
-    for item in (report.cache.stage.per_request, report.fit.max_requests, report.cache.batch):
+    for item in derived(report).values():
         steps = walk(item)
         lines += [f"### {label(item)}", ""]
         for step in steps[-MOST_STEPS:]:

@@ -107,13 +107,17 @@ def row_json(row: Row) -> dict[str, Any]:
     }
 
 
-def plan_json(found: Plan, most: int) -> dict[str, Any]:
-    """The best ``most`` rows, what binds the first, and what could not be."""
+def plan_json(found: Plan, most: int, base: Scenario, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The best ``most`` rows, what binds the first, and what could not be; with what was ``asked``
+    about ``base``, and the link that asks it again."""
+    given = {f"plan_{name}": value for name, value in asked.items()}
     winner, nearest = found.winner, found.nearest
     reason = why(winner, found.objective) if winner else None
     return {
         "version": {"package": VERSION, "formulas": FORMULAS},
         "objective": found.objective,
+        "asked": dict(asked),
+        "link": "?" + query_string(encode(base, (), given) | {"view": "plan"}),
         "layouts": len(found.rows),
         "fitting": sum(not row.lacks for row in found.rows),
         "winner_binds": None if reason is None else {"by": reason.code, **reason.values},

@@ -51,7 +51,7 @@ def answer(options: argparse.Namespace, scenario: Scenario, linked: Mapping[str,
     if options.csv:
         return plan_csv(found).rstrip()
     if options.json:
-        return json.dumps(plan_json(found, top), indent=2, allow_nan=False)
+        return json.dumps(plan_json(found, top, scenario, asked), indent=2, allow_nan=False)
     return table(found, top)
 
 

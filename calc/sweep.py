@@ -48,6 +48,17 @@ class Axis:
     name: str
     values: Sequence[Any]
 
+    @property
+    def text(self) -> str:
+        """The values as ``read_axis`` reads them behind the sign.
+
+        >>> Axis("context", range(10, 31, 10)).text, Axis("tp", (1, 2, 8)).text
+        ('10:30:10', '1,2,8')
+        """
+        if isinstance(self.values, range) and len(self.values) > 1:
+            return f"{self.values[0]}:{self.values[-1]}:{self.values.step}"
+        return ",".join(map(str, self.values))
+
 
 @dataclass(frozen=True, slots=True)
 class Sweep:

@@ -2,25 +2,37 @@
 
 import csv
 import io
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from calc.errors import CalcError
-from calc.export import csv_text, markdown, plan_csv, report_csv, sweep_csv
+from calc.export import (
+    csv_text,
+    markdown,
+    plan_csv,
+    report_csv,
+    report_json,
+    sweep_csv,
+    sweep_json,
+)
 from calc.launch import NO_FLAG, OTHER_ENGINE, launch_command
 from calc.link import decode_query
 from calc.planner import plan
 from calc.report import evaluate
 from calc.scenario import FIELDS, Scenario
-from calc.sweep import listed, sweep_over
+from calc.sweep import listed, steps, sweep_over
+from calc.sweep_command import axis_texts
+from calc.version import FORMULAS
 
 KIMI = Scenario("kimi-k3", tp=8, dcp=8, batch=64, context=131_072)
 
 
 def read(text: str) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(text)))
+    told = [line for line in text.splitlines(keepends=True) if not line.startswith("#")]
+    return list(csv.DictReader(io.StringIO("".join(told))))
 
 
 def flags(scenario: Scenario) -> dict[str, str]:
@@ -203,3 +215,40 @@ def test_rows_of_a_report_a_plan_and_a_sweep_are_read_back() -> None:
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@a", "\t=1"])
 def test_a_cell_is_never_a_spreadsheet_formula(text: str) -> None:
     assert read(csv_text([{"name": text}])) == [{"name": f"'{text}"}]
+
+
+def test_a_sweep_says_what_it_is_of_and_its_link_asks_it_again() -> None:
+    made = sweep_over(KIMI, "batch_bytes", [steps("context", 1024, 4096, 1024), listed("tp", [8])])
+    text = sweep_csv(made)
+    told = [line for line in text.splitlines() if line.startswith("# ")]
+    assert any("batch_bytes in B, vllm, kimi-k3" in line for line in told)
+    link = next(line for line in told if line.startswith("# ?")).removeprefix("# ?")
+    opened = decode_query(link)
+    assert opened.scenario == KIMI
+    assert axis_texts(opened.asked) == ["context=1024:4096:1024", "tp=8"]
+    assert opened.asked["plan_output"] == "batch_bytes"
+    assert sweep_json(made)["link"] == f"?{link}"
+
+
+def test_files_tell_how_their_numbers_come_about() -> None:
+    told = json.loads(report_json(evaluate(replace(KIMI, gpu="h200"))))
+    assert set(told["derivations"]) == {
+        *("request", "growing", "requests", "batch", "budget", "weights", "sent", "step")
+    }
+    last = told["derivations"]["request"][-1]
+    assert (last["value"], last["unit"]) == (509_156_352, "B")
+    assert last["filled"]
+    figures = {row["figure"]: row["value"] for row in read(report_csv(evaluate(KIMI)))}
+    assert decode_query(figures["link"].lstrip("?")).scenario == KIMI
+    rows = read(plan_csv(plan(replace(KIMI, gpu="h200"), 8)))
+    assert all(row["formulas"] == str(FORMULAS) for row in rows)
+
+
+def test_a_report_words_fractions_and_shortages_for_readers() -> None:
+    text = markdown(evaluate(Scenario("kimi-k3", tp=6, batch=7)))
+    assert "40,881,493.33" in text
+    assert ".333333" not in text.partition("## Derivations")[0]
+    short = markdown(evaluate(Scenario("kimi-k3", gpu="b200", pp=8, batch=16, context=131_072)))
+    assert "| Fits | no, short of 38,369,265,362 B on each rank |" in short
+    crowd = markdown(evaluate(Scenario("deepseek-v3", tp=8, batch=16_384)))
+    assert "vLLM refuses 8192 with 16384 requests at once" in crowd

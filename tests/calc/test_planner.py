@@ -137,7 +137,7 @@ def test_where_nothing_fits_the_nearest_says_what_it_lacks() -> None:
     assert found.nearest is not None
     lacks = dict(found.nearest.lacks)
     assert lacks["memory"] == min(dict(row.lacks)["memory"] for row in found.rows)
-    assert plan_json(found, 5)["nearest"]["lacks"] == lacks
+    assert plan_json(found, 5, DEEPSEEK, {})["nearest"]["lacks"] == lacks
 
 
 def test_limits_turn_rows_away_and_say_by_how_much() -> None:
@@ -153,10 +153,13 @@ def test_limits_turn_rows_away_and_say_by_how_much() -> None:
 
 
 def test_a_row_opens_by_its_link() -> None:
-    document = plan_json(plan(KIMI, 8), 3)
+    document = plan_json(plan(KIMI, 8), 3, KIMI, {"gpus": 8, "max_step_ms": 50.0})
     assert len(document["rows"]) == 3
     opened = decode_query(document["rows"][0]["link"].lstrip("?")).scenario
     assert opened == plan(KIMI, 8).rows[0].scenario
+    again = decode_query(document["link"].lstrip("?"))
+    assert (again.scenario, dict(again.asked)) == (KIMI, {"plan_max_step_ms": 50.0})
+    assert document["asked"] == {"gpus": 8, "max_step_ms": 50.0}
 
 
 def test_progress_is_told_and_a_format_that_cannot_be_is_named() -> None:

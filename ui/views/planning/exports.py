@@ -65,10 +65,13 @@ def report_text(t: Translator, report: Report) -> str:
 
 
 def _plan(report: Report, kind: str) -> str:
-    found = plan_of(report.scenario, asked.values("plan", FIELDS))
+    given = asked.values("plan", FIELDS)
+    found = plan_of(report.scenario, given)
     if kind == "csv":
         return plan_csv(found)
-    return json.dumps(plan_json(found, len(found.rows)), indent=2, allow_nan=False)
+    return json.dumps(
+        plan_json(found, len(found.rows), report.scenario, given), indent=2, allow_nan=False
+    )
 
 
 def _sweep(report: Report, kind: str) -> str:
