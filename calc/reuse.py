@@ -11,12 +11,12 @@ engines do, and finds the same.
 from __future__ import annotations
 
 import math
-import re
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from calc.chunks import Chunks
 from calc.errors import CalcError, shown
 from calc.items import Item, Status, formula
 from calc.layers import Growth
@@ -141,7 +141,7 @@ class GroupHit:
     cut: Cut
     blocking: int | None
     needed: range
-    missing: tuple[int, ...]
+    missing: Chunks
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ def needs(group: ReuseGroup, boundary: int, rule: Rule) -> range:
 
 
 def _lacking(
-    group: ReuseGroup, boundary: int, missing: tuple[int, ...], rule: Rule, reach: int
+    group: ReuseGroup, boundary: int, missing: Chunks, rule: Rule, reach: int
 ) -> tuple[Cut, int | None] | None:
     """Why a group cannot go on from a boundary, and the chunk it lacks; None where it can."""
     if boundary % group.chunk:
@@ -231,8 +231,9 @@ def usable(
     prefix that it does not name are there. ``enabled`` False: prefix caching is off.
     ``lookahead``: tokens behind a chunk that its key covers.
     """
-    _check(groups, prefix, missing, new_tokens)
-    gone = {group.id: tuple(sorted(set(missing.get(group.id, ())))) for group in groups}
+    gone = {name: Chunks.of(chunks) for name, chunks in missing.items()}
+    _check(groups, prefix, gone, new_tokens)
+    gone = {group.id: gone.get(group.id, Chunks()) for group in groups}
     longest = longest_hit.item(
         "reuse.longest", prefix=prefix, new_tokens=new_tokens, lookahead=lookahead
     )
@@ -286,7 +287,7 @@ def usable(
 
 def _common(
     groups: Sequence[ReuseGroup],
-    gone: Mapping[str, tuple[int, ...]],
+    gone: Mapping[str, Chunks],
     rule: Rule,
     align: int,
     start: int,
@@ -294,26 +295,41 @@ def _common(
 ) -> int:
     """The longest boundary that suits all groups.
 
-    A chunk that a window or an attention chunk lacks is lacking for every boundary behind its
-    start, so that the search goes there at once.
+    What a group lacks, it lacks at further boundaries too; the search goes behind all of them at
+    once, so that its steps are as many as the runs of missing chunks.
     """
     boundary = start // align * align
-    while boundary:
+    while boundary > 0:
         lacks = ((g, _lacking(g, boundary, gone[g.id], rule, reach)) for g in groups)
-        found = next(((group, lack) for group, lack in lacks if lack is not None), None)
+        found = next(((group, lack[1]) for group, lack in lacks if lack is not None), None)
         if found is None:
             return boundary
-        group, (cut, chunk) = found
+        group, chunk = found
         before = boundary - align
-        if cut in (Cut.MISSING, Cut.WINDOW, Cut.CHUNK) and chunk is not None:
-            before = min(before, chunk * group.chunk // align * align)
+        if chunk is not None:
+            before = min(before, _behind(group, boundary, chunk, gone[group.id], align))
         boundary = before
     return 0
 
 
+def _behind(group: ReuseGroup, boundary: int, chunk: int, gone: Chunks, align: int) -> int:
+    """The first boundary before one that lacks a chunk at which the group may lack nothing.
+
+    A boundary behind the start of the chunk's run lacks the chunk itself or the run's last one
+    before the boundary; only where an attention chunk begins, nothing before it is needed.
+    """
+    run = gone.run(chunk)
+    assert run is not None
+    start = run.start * group.chunk // align * align
+    if group.growth is not Growth.CHUNK:
+        return start
+    begins = math.lcm(align, group.limit)
+    return max(start, (boundary - 1) // begins * begins)
+
+
 def _why(
     groups: Sequence[ReuseGroup],
-    gone: Mapping[str, tuple[int, ...]],
+    gone: Mapping[str, Chunks],
     rule: Rule,
     boundary: int,
     most: int,
@@ -331,7 +347,7 @@ def _why(
 
 def _alone(
     group: ReuseGroup,
-    gone: tuple[int, ...],
+    gone: Chunks,
     rule: Rule,
     most: int,
     common: int,
@@ -376,7 +392,7 @@ def _alignment(groups: Sequence[ReuseGroup], rule: Rule) -> Item | int:
 def _check(
     groups: Sequence[ReuseGroup],
     prefix: int,
-    missing: Mapping[str, Iterable[int]],
+    missing: Mapping[str, Chunks],
     new_tokens: int,
 ) -> None:
     for name, value, least in (("prefix", prefix, 1), ("new_tokens", new_tokens, 0)):
@@ -396,38 +412,7 @@ def _check(
         if group.growth is Growth.WINDOW and group.limit > prefix:
             raise CalcError("reuse_window", window=group.limit, prefix=prefix)
         count = group.chunks(prefix)
-        for chunk in missing.get(group.id, ()):
-            if not 0 <= chunk < count:
-                raise CalcError("reuse_range", group=group.id, given=chunk, count=count)
-
-
-def parse_chunks(text: str, group: str) -> frozenset[int]:
-    """Chunk numbers as people type them: ``3, 7-9``; nothing may be named twice."""
-    found: set[int] = set()
-    for piece in text.replace(" ", "").split(",") if text.strip() else ():
-        match = re.fullmatch(r"([0-9]{1,9})(?:[-–]([0-9]{1,9}))?", piece, re.ASCII)
-        if match is None:
-            raise CalcError("reuse_unreadable", group=group, given=shown(piece))
-        first, last = int(match[1]), int(match[2] or match[1])
-        if last < first or last - first >= 2**20:
-            raise CalcError("reuse_unreadable", group=group, given=shown(piece))
-        named = set(range(first, last + 1))
-        if found & named:
-            raise CalcError("reuse_overlap", group=group, given=min(found & named))
-        found |= named
-    return frozenset(found)
-
-
-def written(chunks: Iterable[int]) -> str:
-    """Chunk numbers as ``parse_chunks`` reads them.
-
-    >>> written({3, 7, 8, 9})
-    '3, 7-9'
-    """
-    runs: list[list[int]] = []
-    for chunk in sorted(chunks):
-        if runs and runs[-1][1] == chunk - 1:
-            runs[-1][1] = chunk
-        else:
-            runs.append([chunk, chunk])
-    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+        for run in missing.get(group.id, Chunks()).runs:
+            if run.start < 0 or run.stop > count:
+                outside = run.start if run.start < 0 else max(run.start, count)
+                raise CalcError("reuse_range", group=group.id, given=outside, count=count)

@@ -8,12 +8,13 @@ from functools import cached_property
 from typing import Any
 
 from calc.checkpoints import Interval, Workload, best, each_token_us, interval_cost, trade_off
+from calc.chunks import Chunks, parse_chunks
 from calc.errors import CalcError, shown
 from calc.fields import ListField
 from calc.hardware import Hardware
 from calc.identity import Serving
 from calc.report import Report
-from calc.reuse import Hit, ReuseGroup, Rule, parse_chunks, usable
+from calc.reuse import Hit, ReuseGroup, Rule, usable
 from calc.reuse_groups import hash_lookahead, reuse_groups
 from calc.reuse_inputs import PLACES, REUSE_INPUTS, SAME, SERVING
 from calc.scenario import Scenario
@@ -73,7 +74,7 @@ class Asked:
         return reuse_groups(self.scenario, self.rule, self["chunk"] or 0, self["interval"], drops)
 
     @property
-    def missing(self) -> dict[str, frozenset[int]]:
+    def missing(self) -> dict[str, Chunks]:
         """Chunks that are not there, by group."""
         return {name: parse_chunks(text, name) for name, text in split(self["missing"]).items()}
 

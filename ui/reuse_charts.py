@@ -62,7 +62,7 @@ def strips(t: Translator, hit: Hit, labels: Mapping[str, str]) -> plot.Spec:
 def _cells(one: GroupHit, hit: Hit) -> list[tuple[int, int, str]]:
     """(first chunk, end, status); neighbours of one status are joined in a long strip."""
     count = one.group.chunks(hit.prefix)
-    gone = set(one.missing)
+    gone = one.missing
     stop = hit.blocking if hit.binding == one.group.id else None
 
     def status(chunk: int) -> str:
@@ -75,7 +75,7 @@ def _cells(one: GroupHit, hit: Hit) -> list[tuple[int, int, str]]:
     if count <= MOST_CELLS:
         return [(chunk, chunk + 1, status(chunk)) for chunk in range(count)]
     edges = {0, count, one.needed.start, one.needed.stop}
-    edges |= {edge for chunk in gone for edge in (chunk, chunk + 1)}
+    edges |= {edge for run in gone.runs for edge in (run.start, run.stop)}
     edges |= set() if stop is None else {stop, stop + 1}
     kept = sorted(edge for edge in edges if 0 <= edge <= count)
     runs: list[tuple[int, int, str]] = []

@@ -7,6 +7,7 @@ Rules: vLLM 0.33 v1/core/single_type_kv_cache_manager.py and kv_cache_coordinato
 from __future__ import annotations
 
 import random
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -14,10 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from calc.chunks import Chunks, parse_chunks, written
 from calc.errors import CalcError
 from calc.layers import Growth
 from calc.reference.prefix import Keeps, PrefixCache, chain
-from calc.reuse import Cut, ReuseGroup, Rule, needs, parse_chunks, usable, window_chunks, written
+from calc.reuse import Cut, ReuseGroup, Rule, _lacking, needs, usable, window_chunks
 from calc.reuse_asked import Asked
 from calc.reuse_groups import hash_lookahead, reuse_groups
 from calc.scenario import Scenario
@@ -285,9 +287,64 @@ def test_lists_of_chunks_that_say_too_much_are_refused(text: str, code: str) -> 
 
 
 def test_lists_of_chunks_are_read_and_written_alike() -> None:
-    assert parse_chunks(" 3, 7-9 ", "full") == {3, 7, 8, 9}
-    assert parse_chunks("", "full") == frozenset()
-    assert parse_chunks(written({0, 1, 2, 5}), "full") == {0, 1, 2, 5}
+    assert list(parse_chunks(" 3, 7-9 ", "full")) == [3, 7, 8, 9]
+    assert not parse_chunks("", "full")
+    assert parse_chunks(written({0, 1, 2, 5}), "full") == Chunks.of({0, 1, 2, 5})
+
+
+@given(st.sets(st.integers(0, 40)), st.integers(0, 40), st.integers(1, 9))
+def test_runs_of_chunks_are_a_sorted_set(named: set[int], first: int, size: int) -> None:
+    found = Chunks.of(named)
+    assert list(found) == sorted(named) == [found[place] for place in range(len(found))]
+    assert [chunk in found for chunk in range(42)] == [chunk in named for chunk in range(42)]
+    turned = range(first, first + size)
+    assert set(found.toggled(turned)) == named ^ set(turned)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 2**32))
+def test_the_search_in_leaps_finds_what_one_step_at_a_time_finds(seed: int) -> None:
+    """Attention chunks that no block divides and windows of one token are the hard ones."""
+    draw = random.Random(seed)  # noqa: S311 - a history, no secret
+    groups = [
+        ReuseGroup(
+            f"{kind}{number}",
+            "attention",
+            KINDS[kind],
+            1,
+            draw.choice([1, 2, 3, 4, 6]),
+            draw.randint(1, 14),
+            draw.random() < 0.3,
+        )
+        for number, kind in enumerate(draw.choices(list(KINDS), k=draw.randint(1, 3)))
+    ]
+    prefix = draw.randint(14, 90)
+    missing = {}
+    for one in groups:
+        edges = sorted(draw.randint(0, one.chunks(prefix)) for _ in range(4))
+        missing[one.id] = Chunks([range(*edges[:2]), range(*edges[2:])])
+    rule = draw.choice([Rule.IDEAL, Rule.VLLM])
+    hit = usable(groups, prefix, missing, rule)
+    reach = prefix  # the request has one token more, so that nothing is cut off
+    fits = [
+        boundary
+        for boundary in range(0, prefix + 1, hit.align)
+        if all(_lacking(g, boundary, missing[g.id], rule, reach) is None for g in groups)
+    ]
+    assert hit.tokens == max(fits, default=0)
+
+
+def test_sixteen_million_missing_chunks_are_answered_at_once() -> None:
+    """Kimi K3 in SGLang with a state at every token, none of them there: as many steps as runs."""
+    scenario = Scenario("kimi-k3", tp=8, engine="sglang")
+    text = ",".join(f"{start}-{start + 2**20 - 1}" for start in range(0, 2**24, 2**20))
+    asked = {"prefix": 2**24, "interval": 1}
+    before = time.perf_counter()
+    for missing in (f"state={text}", f"growing={text}", f"state=0-{2**24 - 2};growing=9"):
+        assert Asked(scenario, asked | {"missing": missing}).hit.tokens == 0
+    last = Asked(scenario, asked | {"missing": f"state=0-{2**23},{2**23 + 2}-{2**24 - 1}"}).hit
+    assert last.tokens == 2**23 + 2
+    assert time.perf_counter() - before < 1
 
 
 def test_an_interval_between_states_that_no_page_divides_is_refused() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from calc.__main__ import main
+from calc.chunks import parse_chunks
 from calc.errors import CalcError
 from calc.hf_config import read_config
 from calc.learn.answers import UNITS, read_answer
@@ -21,7 +22,6 @@ from calc.measured import read_result
 from calc.pins import pack_pins, unpack_pins
 from calc.presets import CUSTOM, load_preset
 from calc.report import evaluate
-from calc.reuse import parse_chunks
 from calc.reuse_asked import split
 from calc.scenario import Scenario
 from calc.sweep import read_axis

@@ -7,12 +7,13 @@ from typing import Any
 
 import streamlit as st
 
+from calc.chunks import Chunks, parse_chunks, written
 from calc.errors import CalcError
 from calc.items import Item
 from calc.layers import Growth
 from calc.reference.hybrid import CHUNK, PREFIX, WINDOW, Trial, experiment
 from calc.report import Report
-from calc.reuse import GroupHit, Hit, ReuseGroup, Rule, parse_chunks, window_chunks, written
+from calc.reuse import GroupHit, Hit, ReuseGroup, Rule, window_chunks
 from calc.reuse_asked import Asked, joined, split
 from calc.reuse_groups import reuse_groups, usual_chunk
 from calc.reuse_inputs import HIT
@@ -78,7 +79,7 @@ def _fields(scenario: Scenario, rule: Rule) -> list[str]:
     return [*names, "interval"] if states else names
 
 
-def _missing(t: Translator, groups: Sequence[ReuseGroup], prefix: int) -> dict[str, frozenset[int]]:
+def _missing(t: Translator, groups: Sequence[ReuseGroup], prefix: int) -> dict[str, Chunks]:
     """One field a group; a click on the strip writes into it. All of them travel as one text."""
     if joined(_typed()) != st.session_state[MISSING]:  # opened from a link
         linked = split(st.session_state[MISSING])
@@ -185,7 +186,7 @@ def _clicked(event: Any) -> None:
             gone = parse_chunks(st.session_state.get(field) or "", group)
         except CalcError:
             continue
-        st.session_state[field] = written(gone ^ frozenset(range(first, end)))
+        st.session_state[field] = written(gone.toggled(range(first, end)))
     st.session_state["reuse_turn"] += 1
     _keep()
 
