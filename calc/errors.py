@@ -19,6 +19,7 @@ MESSAGES: dict[str, str] = {
     "unknown_field": "{field}: there is no such field",
     "missing_field": "{field}: this field is missing",
     "invalid_value": "{field}: {reason}",
+    "text_too_long": "{field}: {length} characters; at most {maximum} are read",
     # presets and models
     "unknown_preset": "model: there is no preset {given}; known: {allowed}",
     "preset_invalid": "{file}: {field}: {reason}",

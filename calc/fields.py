@@ -183,9 +183,7 @@ class TextField:
         if not isinstance(value, str):
             raise CalcError("invalid_value", self.name, reason="it is not a text")
         if len(value) > self.most:
-            raise CalcError(
-                "invalid_value", self.name, reason=f"it is longer than {self.most} characters"
-            )
+            raise CalcError("text_too_long", self.name, length=len(value), maximum=self.most)
         if not re.fullmatch(self.pattern, value):
             raise CalcError("invalid_value", self.name, reason=f"{shown(value)} is not of its form")
         return value

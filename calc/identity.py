@@ -108,14 +108,14 @@ class Identity:
         object.__setattr__(self, "digest", hashlib.sha256(text.encode()).hexdigest())
 
 
-def identity(scenario: Scenario, serving: Serving | None = None) -> Identity:
-    """The identity of the blocks that a scenario writes."""
+def identity(scenario: Scenario, serving: Serving | None = None, interval: int = 0) -> Identity:
+    """The identity of the blocks that a scenario writes; ``interval`` is that of its states."""
     said = serving or Serving()
     _check(scenario, said)
     spec = scenario.model_spec
     held = evaluate(scenario).cache.stages[said.stage].components
     parts = sorted(held, key=lambda part: (part.store.kind, part.store.name))
-    groups = reuse_groups(scenario, _rule(scenario))
+    groups = reuse_groups(scenario, _rule(scenario), interval=interval)
     whole = hashlib.sha256(spec.model_dump_json().encode()).hexdigest()[:16]
     return Identity(
         {

@@ -71,7 +71,9 @@ class Asked:
     @cached_property
     def groups(self) -> tuple[ReuseGroup, ...]:
         drops = self["lookahead"] == "off"
-        return reuse_groups(self.scenario, self.rule, self["chunk"] or 0, self["interval"], drops)
+        return reuse_groups(
+            self.scenario, self.rule, self["chunk"] or 0, self["interval"] or 0, drops
+        )
 
     @property
     def missing(self) -> dict[str, Chunks]:
@@ -106,7 +108,7 @@ class Asked:
     def snapshot_unit(self) -> int:
         """Tokens between the places at which the engine can save a state."""
         rule = Rule(self.scenario.engine)
-        groups = reuse_groups(self.scenario, rule, interval=self["interval"])
+        groups = reuse_groups(self.scenario, rule, interval=self["interval"] or 0)
         return max(group.chunk for group in groups)
 
     @property

@@ -29,7 +29,7 @@ NOTES = {
     "new_tokens": "tokens of the request behind it",
     "chunk": "tokens of a stored chunk (LMCache, ideal rule); default 256 or what blocks divide",
     "lookahead": "whether vLLM's block hashes look ahead while drafting; off with a KV connector",
-    "interval": "tokens between SGLang's tracked states",
+    "interval": "tokens between SGLang's tracked states; default 256 or what pages divide",
     "host_gib": "host memory of a rank for prefixes, GiB",
     "host_rate": "its rate, GB/s",
     "nvme_gb": "NVMe of a rank, GB",

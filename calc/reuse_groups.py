@@ -26,8 +26,8 @@ def reuse_groups(
     """Layers that are looked up together.
 
     ``chunk`` is LMCache's chunk, or that of the ideal rule; ``interval`` the tokens between
-    SGLang's tracked states. 0 leaves either to its default; LMCache's is the least
-    multiple of the engine's blocks from its usual 256 on. ``drops``: vLLM's groups with a
+    SGLang's tracked states. 0 leaves either to its default: the least multiple of the
+    engine's blocks from its usual 256 on. ``drops``: vLLM's groups with a
     draft's layer give up a block, because its hashes do not look ahead.
     """
     for name, value in (("chunk", chunk), ("interval", interval)):
@@ -36,7 +36,7 @@ def reuse_groups(
     if rule is Rule.VLLM:
         made = _vllm(scenario, drops)
     elif rule is Rule.SGLANG:
-        made = _sglang(scenario, interval or TRACK_INTERVAL)
+        made = _sglang(scenario, interval or usual_interval(scenario))
     elif rule is Rule.LMCACHE:
         made = _lmcache(scenario, chunk or usual_chunk(scenario, rule))
     else:
@@ -76,18 +76,31 @@ def _vllm(scenario: Scenario, drops: bool = False) -> list[ReuseGroup]:
 
 
 def _sglang(scenario: Scenario, interval: int) -> list[ReuseGroup]:
-    page = cache_settings(scenario, ENGINES["sglang"]).block_size or 1
-    widened = striped_block.item("page", block_size=page, dcp=scenario.dcp)
-    if interval % int(widened.value):
-        raise CalcError("reuse_interval", interval=interval, unit=int(widened.value))
+    widened = _page(scenario)
+    unit = int(widened.value)
     found: dict[tuple[object, ...], ReuseGroup] = {}
     for store, layers in _stores(scenario):
-        _whole_rows(store, int(widened.value))
+        _whole_rows(store, unit)
+        if store.growth is Growth.STATE and interval % unit:
+            raise CalcError("reuse_interval", interval=interval, unit=unit)
         # attention in chunks is cached as a window of that size there
         growth = Growth.WINDOW if store.growth is Growth.CHUNK else store.growth
         size: Item | int = interval if growth is Growth.STATE else widened
         _add(found, store, growth, store.limit, layers, size)
     return list(found.values())
+
+
+def _page(scenario: Scenario) -> Item:
+    """SGLang's page over the ranks that stripe it, as its tree allocates it."""
+    page = cache_settings(scenario, ENGINES["sglang"]).block_size or 1
+    return striped_block.item("page", block_size=page, dcp=scenario.dcp)
+
+
+def usual_interval(scenario: Scenario) -> int:
+    """Tokens between SGLang's tracked states where nobody names them: a whole number of pages
+    (mem_cache pages over all DCP ranks, runtime_context.py mamba_track_grid)."""
+    page = int(_page(scenario).value)
+    return int(ceil_div(TRACK_INTERVAL, page)) * page
 
 
 def _lmcache(scenario: Scenario, chunk: int) -> list[ReuseGroup]:

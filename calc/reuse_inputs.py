@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from calc.chunks import SIGNS
 from calc.engines import ENGINES
 from calc.fields import (
     ChoiceField,
@@ -16,6 +17,8 @@ from calc.formats import KV_FORMATS
 
 MOST_TOKENS = 2**24
 MANY = 10**6
+LACKS = f"[a-z]+[0-9]*={SIGNS}+"
+"""The chunks that a group lacks."""
 SAME = "same"
 """As the scenario has it."""
 SERVING = ("rope", "lora", "lora_version", "media", "draft", "salt", "layout")
@@ -26,11 +29,9 @@ HIT: tuple[InputField, ...] = (
     OptionalWhole("reuse_prefix", 1, MOST_TOKENS),
     WholeField("reuse_new_tokens", 1, 0, MOST_TOKENS),
     OptionalWhole("reuse_chunk", 1, MOST_TOKENS),
-    WholeField("reuse_interval", 256, 1, MOST_TOKENS),
+    OptionalWhole("reuse_interval", 1, MOST_TOKENS),
     ChoiceField("reuse_lookahead", "on", ("on", "off")),
-    TextField(
-        "reuse_missing", most=400, pattern=r"([a-z]+[0-9]*=[0-9, \-]+(;[a-z]+[0-9]*=[0-9, \-]+)*)?"
-    ),
+    TextField("reuse_missing", most=400, pattern=f"({LACKS}(;{LACKS})*)?"),
 )
 """``reuse_missing``: chunks that are not there, by group: window=0-3,7;state=2."""
 

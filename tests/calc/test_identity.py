@@ -26,6 +26,13 @@ def test_a_bf16_cache_never_serves_an_fp8_instance() -> None:
         assert identity(bf16).digest != identity(fp8).digest
 
 
+def test_states_saved_at_another_interval_are_other_blocks() -> None:
+    """SGLang names a state by where it was saved; the interval that is asked is part of the key."""
+    sglang = Scenario("kimi-k3", tp=8, engine="sglang")
+    assert identity(sglang).values["block_size"] == "mla 1, kda 256"
+    assert identity(sglang, interval=1024).values["block_size"] == "mla 1, kda 1024"
+
+
 def test_equal_scenarios_share_their_blocks() -> None:
     found = compared(identity(K3), identity(Scenario("kimi-k3", tp=8, batch=64, context=999)))
     assert found.compatible

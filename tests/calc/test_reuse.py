@@ -292,6 +292,20 @@ def test_lists_of_chunks_are_read_and_written_alike() -> None:
     assert parse_chunks(written({0, 1, 2, 5}), "full") == Chunks.of({0, 1, 2, 5})
 
 
+def test_only_states_ask_for_an_interval_that_pages_divide() -> None:
+    """SGLang 0.5.23 arg_groups/mamba_hook.py checks it for models with states; the page is widened
+    by DCP (runtime_context.py mamba_track_grid), so that the usual 256 becomes 512."""
+    sparse = Scenario("deepseek-v3.2", tp=8, dcp=8, engine="sglang")
+    assert {one.chunk for one in reuse_groups(sparse, Rule.SGLANG)} == {512}
+    dense = Scenario("llama-3.1-8b", engine="sglang", block_size=16)
+    assert [one.chunk for one in reuse_groups(dense, Rule.SGLANG, interval=1000)] == [16]
+    striped = Scenario("kimi-k3", tp=8, dcp=8, engine="sglang", block_size=64)
+    assert [one.chunk for one in reuse_groups(striped, Rule.SGLANG)] == [512, 512]
+    with pytest.raises(CalcError) as caught:
+        reuse_groups(striped, Rule.SGLANG, interval=256)
+    assert caught.value.code == "reuse_interval"
+
+
 @given(st.sets(st.integers(0, 40)), st.integers(0, 40), st.integers(1, 9))
 def test_runs_of_chunks_are_a_sorted_set(named: set[int], first: int, size: int) -> None:
     found = Chunks.of(named)

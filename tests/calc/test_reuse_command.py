@@ -73,7 +73,19 @@ def test_two_scenarios_are_compared_and_the_move_between_them_is_weighed(
         (["--prefix", "0"], "prefix"),
         (["--prefix", "many"], "prefix"),
         (["--new-tokens", "-1"], "new_tokens"),
-        (["--rule", "sglang", "--interval", "100", "--block-size", "64"], "interval"),
+        (
+            [
+                "--preset",
+                "kimi-k3",
+                "--engine",
+                "sglang",
+                "--interval",
+                "100",
+                "--block-size",
+                "64",
+            ],
+            "interval",
+        ),
         (["--lora-version", "2"], "lora"),
     ],
 )
@@ -100,6 +112,17 @@ def test_snapshots_and_steady_writes_are_in_the_json(capsys: pytest.CaptureFixtu
     # 24 latent layers of 1,152 B a token and rank, and two snapshots a request
     assert found["write_bytes_per_second_per_rank"] == 3 * (1000 * 27_648 + 2 * 56_171_520)
     assert answer(capsys, "--preset", "deepseek-v3")["storage"]["snapshots"] is None
+
+
+def test_ranges_may_have_any_dash_and_a_text_too_long_is_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    llama = ["--preset", "llama-3.1-8b", "--prefix", "8192"]
+    found = answer(capsys, *llama, "--missing", "growing=100–103")
+    assert found["reuse"]["usable_tokens"] == 1_600
+    many = ",".join(str(chunk) for chunk in range(100, 300, 2))
+    assert main(["reuse", *llama, "--missing", f"growing={many}"]) == 2
+    assert capsys.readouterr().err.startswith("missing: 407 characters; at most 400")
 
 
 def test_a_link_asks_what_its_sender_asked(capsys: pytest.CaptureFixture[str]) -> None:

@@ -38,7 +38,7 @@ FROZEN = {
     "reuse_prefix": None,
     "reuse_new_tokens": 1,
     "reuse_chunk": None,
-    "reuse_interval": 256,
+    "reuse_interval": None,  # was 256, which is what an empty one stands for wherever 256 can be
     "reuse_missing": "",
     "reuse_host_gib": 128.0,
     "reuse_host_rate": 55.0,

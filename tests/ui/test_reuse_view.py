@@ -165,6 +165,32 @@ def test_what_was_asked_travels_and_is_asked_again(open_app: OpenApp) -> None:
     assert Asked(opened_link.scenario, asked).hit.tokens == 4608
 
 
+def test_what_the_page_takes_its_link_carries(open_app: OpenApp) -> None:
+    """A dash of any kind, and no more letters than a link's field has room for (400)."""
+    app = opened(open_app, "hit", "llama-3.1-8b", context="100000", tp="1")
+    app.text_input(key="_reuse_gone.growing").set_value("100–103").run()
+    shown = card(app, "Usable")
+    link = {key: app.query_params[key] for key in app.query_params}
+    assert link["reuse_missing"] == "growing=100–103"
+    assert card(open_app(**link), "Usable") == shown == "1,600"
+    asked = {"missing": decode_query(query_string(link)).asked["reuse_missing"]}
+    assert Asked(decode_query(query_string(link)).scenario, asked).hit.tokens == 1_600
+    many = ", ".join(str(chunk) for chunk in range(100, 300, 2))
+    app.text_input(key="_reuse_gone.growing").set_value(many).run()
+    assert "The text has 506 characters; at most 400 are read" in app.error[0].value
+
+
+def test_an_interval_may_be_left_to_the_engine(open_app: OpenApp) -> None:
+    """Pages of 64 over 8 ranks: 512 tokens; a link of older days always says 256 where it may."""
+    keys = {"engine": "sglang", "tp": "8", "dcp": "8", "block_size": "64"}
+    app = opened(open_app, "hit", **keys)
+    assert not app.error
+    assert app.number_input(key="reuse_interval").placeholder == "512"
+    app = opened(open_app, "hit", **keys | {"dcp": "1"}, reuse_interval="256")
+    assert not app.warning
+    assert app.number_input(key="reuse_interval").value == 256
+
+
 def test_back_to_a_link_without_missing_chunks_empties_the_fields(open_app: OpenApp) -> None:
     app = opened(open_app, "hit")
     before = dict(app.query_params)

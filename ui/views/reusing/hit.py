@@ -14,8 +14,8 @@ from calc.layers import Growth
 from calc.reference.hybrid import CHUNK, PREFIX, WINDOW, Trial, experiment
 from calc.report import Report
 from calc.reuse import GroupHit, Hit, ReuseGroup, Rule, window_chunks
-from calc.reuse_asked import Asked, joined, split
-from calc.reuse_groups import reuse_groups, usual_chunk
+from calc.reuse_asked import FIELDS, Asked, joined, split
+from calc.reuse_groups import reuse_groups, usual_chunk, usual_interval
 from calc.reuse_inputs import HIT
 from calc.scenario import Scenario
 from ui import errors, numbers, page, reuse_charts, tables
@@ -50,6 +50,7 @@ def draw(t: Translator, report: Report) -> None:
         st.caption(t(f"reuse.rule.{rule.value}.says"))
         usual = scenario.shared_prefix or scenario.context
         left_open = {"prefix": usual, "chunk": usual_chunk(scenario, rule)}
+        left_open["interval"] = usual_interval(scenario)
         inputs.draw(t, *_fields(scenario, rule), left_open=left_open)
         groups, prefix = question.groups, question.prefix
         missing = _missing(t, groups, prefix)
@@ -101,6 +102,7 @@ def _missing(t: Translator, groups: Sequence[ReuseGroup], prefix: int) -> dict[s
                 persist_state="session",
             )
             found[group.id] = parse_chunks(text or "", label(t, group))
+    FIELDS["missing"].check(joined(_typed()))  # what a link cannot carry is not taken either
     return found
 
 
