@@ -7,14 +7,19 @@ interval for a given distribution of hits.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
 
 from calc.errors import CalcError
 from calc.items import Item, Status, formula
 from calc.units import Number
 
-MOST_CANDIDATES = 200
+MOST_DRAWN = 200
+Whole = npt.NDArray[np.int64]
 
 
 @formula(unit="snapshots", source="one at the end of every interval")
@@ -128,37 +133,76 @@ def interval_cost(state: Item, interval: int, unit: int, work: Workload) -> Inte
 def _recompute(interval: int, work: Workload) -> Item:
     if not work.lengths:
         return mean_recompute.item("checkpoints.recompute", prefix=work.prefix, interval=interval)
-    last = work.prefix // interval * interval
-    behind = sum(
-        (tokens % interval if tokens <= last else tokens - last) * often
-        for tokens, often in work.lengths
-    )
     return weighted_recompute.item(
-        "checkpoints.recompute",
-        tokens=behind,
-        batch=sum(often for _, often in work.lengths),
+        "checkpoints.recompute", tokens=_behind(interval, work), batch=_hits(work)
     )
+
+
+def _behind(interval: Number, work: Workload) -> Number:
+    """Tokens behind the last snapshot, summed over the hits of known lengths."""
+    return sum(tokens % interval * often for tokens, often in work.lengths)
+
+
+def _hits(work: Workload) -> int:
+    return sum(often for _, often in work.lengths)
 
 
 def trade_off(state: Item, unit: int, work: Workload) -> tuple[Interval, ...]:
     """Intervals from ``unit`` to the whole prefix: all multiples, or an even choice of many."""
+    most = _multiples(unit, work)
+    chosen = range(1, most + 1)
+    picked: Sequence[int] = chosen
+    if most > MOST_DRAWN:
+        picked = sorted({round(most ** (place / MOST_DRAWN)) for place in range(MOST_DRAWN + 1)})
+    return tuple(interval_cost(state, multiple * unit, unit, work) for multiple in picked)
+
+
+def best(state: Item, unit: int, work: Workload) -> Interval:
+    """The cheapest of all multiples of ``unit``; the longer one where two cost the same."""
+    _multiples(unit, work)
+    sizes = _candidates(unit, work) * unit
+    if work.lengths:
+        again = weighted_recompute.value(tokens=_behind(sizes, work), batch=_hits(work))
+    else:
+        again = mean_recompute.value(prefix=work.prefix, interval=sizes)
+    # as integers, bytes times microseconds of millions of snapshots would overflow 64 bits
+    kept = checkpoints_kept.value(prefix=work.prefix, interval=sizes).astype(float)
+    costs = checkpoint_cost_us.value(
+        hits=work.hits,
+        recomputed=again,
+        token_us=work.token_us,
+        written_bytes=checkpoint_bytes.value(state_bytes=state, checkpoints=kept),
+        link_rate=work.link_rate,
+    )
+    cheapest = int(sizes[np.flatnonzero(costs == costs.min())[-1]])
+    return interval_cost(state, cheapest, unit, work)
+
+
+def _candidates(unit: int, work: Workload) -> Whole:
+    """Multiples among which the cheapest is.
+
+    While the whole intervals in the prefix, and in each hit, stay as many, the cost of a longer
+    one only rises (hits anywhere: it is least at P / (k + 1) for k of them) or only falls (hits at
+    known lengths). So it is at the first or at the last multiple of such a stretch.
+    """
+    known = [tokens // unit for tokens, _ in work.lengths]
+    last = np.unique(np.concatenate([_last(count) for count in (work.prefix // unit, *known)]))
+    return np.union1d(last, np.concatenate([[1], last[:-1] + 1]))
+
+
+def _last(count: int) -> Whole:
+    """The last m of each stretch in which ``count // m`` is the same, up to ``count``."""
+    root = np.arange(1, math.isqrt(count) + 1)
+    return np.union1d(root, count // root)
+
+
+def _multiples(unit: int, work: Workload) -> int:
+    """How many multiples of ``unit`` a prefix has room for; at least one."""
     if unit < 1:
         raise CalcError("out_of_range", "unit", given=unit, minimum=1, maximum=work.prefix)
     for tokens, _ in work.lengths:
         if tokens > work.prefix:
             raise CalcError("out_of_range", "lengths", given=tokens, minimum=1, maximum=work.prefix)
-    most = work.prefix // unit
-    if not most:
+    if work.prefix < unit:
         raise CalcError("reuse_interval", interval=work.prefix, unit=unit)
-    chosen = range(1, most + 1)
-    picked: Sequence[int] = chosen
-    if most > MOST_CANDIDATES:
-        picked = sorted(
-            {round(most ** (place / MOST_CANDIDATES)) for place in range(MOST_CANDIDATES + 1)}
-        )
-    return tuple(interval_cost(state, multiple * unit, unit, work) for multiple in picked)
-
-
-def best(intervals: Sequence[Interval]) -> Interval:
-    """The cheapest interval; the longer one where two cost the same."""
-    return min(intervals, key=lambda one: (one.cost.value, -one.tokens))
+    return work.prefix // unit

@@ -31,7 +31,7 @@ OTHER_ENGINE = {"dcp_backend": "auto", "query_replication": "auto", "moe_backend
 
 @dataclass(frozen=True, slots=True)
 class Snapshots:
-    """Costs of the chosen interval, of all that are possible, densest first, and the cheapest."""
+    """Costs of the chosen interval, of some others, densest first, and the cheapest of all."""
 
     chosen: Interval
     every: tuple[Interval, ...]
@@ -140,8 +140,7 @@ class Asked:
             self.hit_lengths,
         )
         chosen = interval_cost(state, self.snapshot_interval, unit, work)
-        every = trade_off(state, unit, work)
-        return Snapshots(chosen, every, best(every))
+        return Snapshots(chosen, trade_off(state, unit, work), best(state, unit, work))
 
     def tiers(self, report: Report, gpu: Hardware) -> tuple[Tier, ...]:
         """Where prefixes can lie."""
