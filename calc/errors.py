@@ -110,6 +110,9 @@ MESSAGES: dict[str, str] = {
     "identity_lora": "lora_version: a version needs the adapter it is of; lora is empty",
     "identity_interleave": "interleave: {given} tokens do not divide a rank's block of {block}",
     "storage_chunk": "chunk: {chunk} tokens do not divide into {unit}, over which rows are spread",
+    "identity_part": (
+        "part: {given} is none of the parts that ranks of this stage hold; allowed: 0 to {maximum}"
+    ),
     "transfer_model": "model: a cache moves only between replicas of the same model",
     "reuse_chunk": "chunk: {given} tokens are no multiple of {unit}, the engine's blocks",
     "reuse_interval": (

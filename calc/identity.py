@@ -114,6 +114,9 @@ def identity(scenario: Scenario, serving: Serving | None = None, interval: int =
     _check(scenario, said)
     spec = scenario.model_spec
     held = evaluate(scenario).cache.stages[said.stage].components
+    most = max((scenario.tp // part.store.copies for part in held), default=1) - 1
+    if not 0 <= said.part <= most:
+        raise CalcError("identity_part", given=said.part, maximum=most)
     parts = sorted(held, key=lambda part: (part.store.kind, part.store.name))
     groups = reuse_groups(scenario, _rule(scenario), interval=interval)
     whole = hashlib.sha256(spec.model_dump_json().encode()).hexdigest()[:16]
@@ -197,7 +200,7 @@ def _check(scenario: Scenario, said: Serving) -> None:
             raise CalcError("identity_text", name, given=shown(text), maximum=LONGEST)
     if said.lora_version and not said.lora:
         raise CalcError("identity_lora")
-    bounds = {"interleave": (1, 2**20), "part": (0, scenario.tp - 1), "stage": (0, scenario.pp - 1)}
+    bounds = {"interleave": (1, 2**20), "stage": (0, scenario.pp - 1)}
     for name, (least, most) in bounds.items():
         value: int = getattr(said, name)
         if not least <= value <= most:

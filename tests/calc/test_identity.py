@@ -68,6 +68,25 @@ def test_latent_rows_are_the_same_at_any_tp() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("model", "layout", "parts"),
+    [
+        ("deepseek-v3", {"tp": 8}, 1),  # seven ranks copy the latent rows of the first
+        ("deepseek-v3", {"tp": 8, "dcp": 8}, 8),  # each has its stripe
+        ("llama-3.1-8b", {"tp": 16}, 8),  # 8 KV heads, each on two ranks
+        ("kimi-k3", {"tp": 8}, 8),  # latent rows alike, states cut in eight
+    ],
+)
+def test_there_are_as_many_parts_as_ranks_hold_different_bytes(
+    model: str, layout: dict[str, Any], parts: int
+) -> None:
+    scenario = Scenario(model, **layout)
+    assert identity(scenario, Serving(part=parts - 1)).values["part"] == str(parts - 1)
+    with pytest.raises(CalcError) as caught:
+        identity(scenario, Serving(part=parts))
+    assert (caught.value.code, caught.value.values["maximum"]) == ("identity_part", parts - 1)
+
+
 def test_fp8_of_a_sparse_model_is_stored_as_the_packed_format() -> None:
     one = identity(Scenario("deepseek-v3.2", kv_dtype="fp8"))
     assert one.values["kv_dtype"] == "fp8_ds_mla"
@@ -129,7 +148,7 @@ def test_what_existing_keys_leave_out_is_what_their_source_leaves_out() -> None:
         ({"salt": "a\nb"}, "identity_text"),
         ({"lora_version": "1"}, "identity_lora"),
         ({"interleave": 0}, "out_of_range"),
-        ({"part": 8}, "out_of_range"),
+        ({"part": 8}, "identity_part"),
         ({"interleave": 100}, "identity_interleave"),
     ],
 )
