@@ -113,6 +113,14 @@ MESSAGES: dict[str, str] = {
     "identity_part": (
         "part: {given} is none of the parts that ranks of this stage hold; allowed: 0 to {maximum}"
     ),
+    "lmcache_states": (
+        "prefix_caching: LMCache does not start beside {engine} without prefix caching, since "
+        "no states are saved then; it must be on"
+    ),
+    "lmcache_batched": (
+        "max_num_batched_tokens: {given} tokens are less than a block of {minimum}, which LMCache "
+        "needs a step to fill where there are states; at least {minimum}"
+    ),
     "transfer_model": "model: a cache moves only between replicas of the same model",
     "reuse_chunk": "chunk: {given} tokens are no multiple of {unit}, the engine's blocks",
     "reuse_interval": (

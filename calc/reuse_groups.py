@@ -106,10 +106,24 @@ def usual_interval(scenario: Scenario) -> int:
 def _lmcache(scenario: Scenario, chunk: int) -> list[ReuseGroup]:
     """LMCache 0.5.6 integration/vllm: a chunk is a multiple of every group's block, and only
     windows and states are looked up as such (kv_cache_groups.py): chunked attention is full."""
+    _lmcache_starts(scenario)
     block = engine_block(scenario)
     if chunk % block:
         raise CalcError("reuse_chunk", "chunk", given=chunk, unit=block)
     return _stored(scenario, chunk, chunked=Growth.GROWING)
+
+
+def _lmcache_starts(scenario: Scenario) -> None:
+    """LMCache 0.5.6 integration/vllm refuses states that no snapshot is kept of
+    (kv_cache_group_edits.py) and steps shorter than their block (lmcache_mp_connector.py)."""
+    if scenario.engine != "vllm":
+        return
+    states = [group.chunk for group in _vllm(scenario) if group.growth is Growth.STATE]
+    if states and scenario.prefix_caching == "off":
+        raise CalcError("lmcache_states", engine=scenario.engine_rules.name)
+    if scenario.max_num_batched_tokens < max(states, default=0):
+        given = scenario.max_num_batched_tokens
+        raise CalcError("lmcache_batched", given=given, minimum=max(states))
 
 
 def usual_chunk(scenario: Scenario, rule: Rule) -> int:
