@@ -113,6 +113,10 @@ MESSAGES: dict[str, str] = {
     "identity_part": (
         "part: {given} is none of the parts that ranks of this stage hold; allowed: 0 to {maximum}"
     ),
+    "transfer_model": "model: a cache moves only between replicas of the same model",
+    "transfer_network": (
+        "network_rate: no network card is known for {gpu}; a rate above 0 GB/s is needed"
+    ),
     "lmcache_states": (
         "prefix_caching: LMCache does not start beside {engine} without prefix caching, since "
         "no states are saved then; it must be on"
@@ -121,7 +125,6 @@ MESSAGES: dict[str, str] = {
         "max_num_batched_tokens: {given} tokens are less than a block of {minimum}, which LMCache "
         "needs a step to fill where there are states; at least {minimum}"
     ),
-    "transfer_model": "model: a cache moves only between replicas of the same model",
     "reuse_chunk": "chunk: {given} tokens are no multiple of {unit}, the engine's blocks",
     "reuse_interval": (
         "interval: {interval} tokens are no multiple of {unit}, where a state can be saved"
@@ -201,7 +204,15 @@ class CalcError(ValueError):
     def __init__(self, code: str, field: str | None = None, **values: Any) -> None:
         self.code = code
         self.values = values if field is None else {"field": field, **values}
-        super().__init__(MESSAGES[code].format(**self.values))
+        message = MESSAGES[code]
+        head = message.partition(":")[0]
+        if field is not None and head.isidentifier():
+            message = "{field}" + message.removeprefix(head)
+        super().__init__(message.format(**self.values))
+
+    def about(self, field: str) -> CalcError:
+        """The same fault under the name of the input that it was typed into."""
+        return CalcError(self.code, **(self.values | {"field": field}))
 
     @property
     def field(self) -> str:

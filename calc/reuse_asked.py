@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -12,13 +13,14 @@ from calc.chunks import Chunks, parse_chunks
 from calc.errors import CalcError, shown
 from calc.fields import ListField
 from calc.hardware import Hardware
-from calc.identity import Serving
+from calc.identity import Identity, Serving, identity
 from calc.report import Report
 from calc.reuse import Hit, ReuseGroup, Rule, usable
 from calc.reuse_groups import hash_lookahead, reuse_groups
 from calc.reuse_inputs import PLACES, REUSE_INPUTS, SAME, SERVING
 from calc.scenario import Scenario
 from calc.storage import Places, Prefixes, Tier, tiers
+from calc.transfer import Transfer, transfer
 from calc.units import GIB
 
 FIELDS = {field.name.removeprefix("reuse_"): field for field in REUSE_INPUTS}
@@ -139,8 +141,15 @@ class Asked:
             float(self["prefill_rate"]),
             self.hit_lengths,
         )
-        chosen = interval_cost(state, self.snapshot_interval, unit, work)
-        return Snapshots(chosen, trade_off(state, unit, work), best(state, unit, work))
+        with named("snapshot"):
+            chosen = interval_cost(state, self.snapshot_interval, unit, work)
+        with named("hit"):
+            return Snapshots(chosen, trade_off(state, unit, work), best(state, unit, work))
+
+    @property
+    def network_rate(self) -> float | None:
+        """Bytes a second of one rank over the network; None: by the GPU's data sheet."""
+        return self["network_rate"] * PER_GB or None
 
     def tiers(self, report: Report, gpu: Hardware) -> tuple[Tier, ...]:
         """Where prefixes can lie."""
@@ -150,15 +159,25 @@ class Asked:
             int(self["nvme_gb"] * PER_GB),
             self["nvme_rate"] * PER_GB,
             int(self["network_gb"] * PER_GB),
-            self["network_rate"] * PER_GB or None,
+            self.network_rate,
         )
         return tiers(report, gpu, places)
 
-    def decode(self) -> Scenario:
-        """The replica that decodes what this scenario prefilled."""
-        return replace(
-            self.scenario, **self._changes("decode", "tp", "dcp", "pp"), pp_layers="even", ep="off"
-        )
+    def moved(self, gpu: Hardware) -> Transfer:
+        """What goes to the replica that decodes what this scenario prefilled."""
+        changes = self._changes("decode", "tp", "dcp", "pp")
+        with named("decode"):
+            decode = replace(self.scenario, **changes, pp_layers="even", ep="off")
+            return transfer(self.scenario, decode, gpu, self.network_rate)
+
+    def identity(self) -> Identity:
+        """The identity of this instance's blocks."""
+        return identity(self.scenario, self.serving("here"), self["interval"] or 0)
+
+    def other_identity(self) -> Identity:
+        """That of the other instance's."""
+        with named("there"), named("other"):
+            return identity(self.other(), self.serving("there"), self["interval"] or 0)
 
     def other(self) -> Scenario:
         """The instance that might be served by this one's blocks."""
@@ -176,6 +195,16 @@ class Asked:
     def serving(self, side: str) -> Serving:
         """What a deployment adds to the identity: this one (here), or the other (there)."""
         return Serving(**{name: self[f"{side}_{name}"] for name in (*SERVING, *NUMBERS)})
+
+
+@contextmanager
+def named(side: str) -> Iterator[None]:
+    """Faults of another replica's fields bear the names of the inputs that describe it."""
+    try:
+        yield
+    except CalcError as error:
+        name = f"{side}_{error.field}"
+        raise (error.about(name) if name in FIELDS else error) from None
 
 
 def looks_up(scenario: Scenario, rule: Rule) -> bool:

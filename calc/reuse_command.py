@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 from calc.checkpoints import Interval
-from calc.errors import CalcError
+from calc.errors import MESSAGES, CalcError
 from calc.fields import ChoiceField, InputField, TextField
 from calc.hardware import Hardware, hardware_ids, load_hardware
 from calc.identity import Identity, compared, identity
-from calc.link import decode_query
+from calc.link import LinkError, Opened, decode_query
 from calc.report import Report, evaluate
 from calc.reuse import Hit
 from calc.reuse_asked import FIELDS, Asked
@@ -23,6 +23,8 @@ from calc.transfer import Transfer, transfer
 
 MEASURED_ON = "h200"
 """The GPU whose rates are taken where a scenario names none."""
+UNKNOWN = ("network_unknown", "transfer_network")
+"""Faults of what is known of a GPU, not of what was typed."""
 NOTES = {
     "rule": "whose rule; engine: the scenario's own",
     "prefix": "tokens shared with an earlier request; default --shared-prefix, else --context",
@@ -87,10 +89,16 @@ def _help(note: str, field: InputField) -> str:
 def answer(options: argparse.Namespace, scenario: Scenario, linked: Mapping[str, Any]) -> str:
     """What the command prints; ``linked`` is what a link asks, options say otherwise."""
     asked = Asked(scenario, _asked(options, linked))
-    link = options.other
-    other = decode_query(link.rpartition("?")[2]).scenario if link else None
-    document = reuse_json(asked, other)
+    document = reuse_json(asked, _linked(options.other) if options.other else None)
     return json.dumps(document, indent=2, allow_nan=False) if options.json else summary(document)
+
+
+def _linked(link: str) -> Opened:
+    """What ``--other`` is."""
+    try:
+        return decode_query(link.rpartition("?")[2])
+    except LinkError as error:
+        raise CalcError("invalid_value", "other", reason=str(error)) from None
 
 
 def _asked(options: argparse.Namespace, linked: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,7 +122,7 @@ def _parsed(name: str, text: str) -> Any:
         raise CalcError(error.code, **named) from None
 
 
-def reuse_json(asked: Asked, other: Scenario | None = None) -> dict[str, Any]:
+def reuse_json(asked: Asked, other: Opened | None = None) -> dict[str, Any]:
     """Everything about reuse as plain data; ``other`` is compared with, or what is asked."""
     scenario = asked.scenario
     report = evaluate(scenario)
@@ -123,10 +131,23 @@ def reuse_json(asked: Asked, other: Scenario | None = None) -> dict[str, Any]:
         "asked": {name: asked[name] for name in FIELDS},
         "reuse": hit_json(asked.hit),
         "storage": _storage(asked, report, gpu),
-        "disaggregation": _transfer(transfer(scenario, asked.decode(), gpu)),
-        "identity": _identity(identity(scenario, asked.serving("here"))),
+        "disaggregation": _known(lambda: _transfer(asked.moved(gpu))),
+        "identity": _identity(asked.identity()),
         "other": _other(asked, other, gpu),
     }
+
+
+def _known(part: Callable[[], Any], codes: Container[str] = UNKNOWN) -> Any:
+    """A part of the answer, or why there is none: nobody knows a rate of this GPU that it takes.
+
+    What was typed and cannot be ends the command instead.
+    """
+    try:
+        return part()
+    except CalcError as error:
+        if error.code not in codes:
+            raise
+        return {"error": {"code": error.code, "field": error.field, "message": str(error)}}
 
 
 def hit_json(hit: Hit) -> dict[str, Any]:
@@ -182,8 +203,8 @@ def _storage(asked: Asked, report: Report, gpu: Hardware) -> dict[str, Any]:
             for one in found.stored
         ],
         "saved_percent": plain(found.saved.value),
-        "tiers": [_tier(prefixes, tier, asked.prefix) for tier in places],
-        "snapshots": _snapshots(asked, report, prefixes, places),
+        "tiers": _known(lambda: [_tier(prefixes, tier, asked.prefix) for tier in places]),
+        "snapshots": _known(lambda: _snapshots(asked, report, prefixes, places)),
         "write_bytes_per_second_per_rank": plain(writes.value),
         "hit_rate": {
             "replicas": ways.replicas,
@@ -239,20 +260,30 @@ def _identity(made: Identity) -> dict[str, Any]:
     return {"digest": made.digest, "key": made.text, "fields": made.values}
 
 
-def _other(asked: Asked, linked: Scenario | None, gpu: Hardware) -> dict[str, Any]:
+def _other(asked: Asked, linked: Opened | None, gpu: Hardware) -> dict[str, Any]:
     scenario = asked.scenario
-    other = linked or asked.other()
-    # a link says nothing of what its deployment adds: that is taken to be the same
-    second = identity(other, asked.serving("here" if linked else "there"))
-    found = compared(identity(scenario, asked.serving("here")), second)
+    second = asked.other_identity() if linked is None else _identity_of(linked, asked)
+    other = asked.other() if linked is None else linked.scenario
+    found = compared(asked.identity(), second)
     same_model = scenario.model_spec == other.model_spec
+    # each of them can be; where the bytes of one cannot lie in the other, there is no transfer
+    moved = _known(lambda: _transfer(transfer(scenario, other, gpu, asked.network_rate)), MESSAGES)
     return {
         "identity": _identity(second),
         "compatible": found.compatible,
         "first_difference": found.first.field.id if found.first else None,
         "differences": [row.field.id for row in found.rows if not row.same],
-        "transfer": _transfer(transfer(scenario, other, gpu)) if same_model else None,
+        "transfer": moved if same_model else None,
     }
+
+
+def _identity_of(linked: Opened, asked: Asked) -> Identity:
+    """A link's scenario; what its deployment adds is taken to be the same."""
+    interval = linked.asked.get("reuse_interval") or 0
+    try:
+        return identity(linked.scenario, asked.serving("here"), interval)
+    except CalcError as error:
+        raise CalcError("invalid_value", "other", reason=str(error)) from None
 
 
 def _transfer(found: Transfer) -> dict[str, Any]:

@@ -79,15 +79,22 @@ class Transfer:
     relaid: tuple[str, ...]
 
 
-def transfer(prefill: Scenario, decode: Scenario, gpu: Hardware) -> Transfer:
-    """What the decode replica has to be given, for requests of its context."""
+def transfer(
+    prefill: Scenario, decode: Scenario, gpu: Hardware, network_rate: float | None = None
+) -> Transfer:
+    """What the decode replica has to be given, for requests of its context.
+
+    ``network_rate`` None: the network card of the GPU's data sheet.
+    """
     if prefill.model_spec != decode.model_spec:
         raise CalcError("transfer_model")
-    if gpu.network is None:
-        raise CalcError("network_unknown", gpu=gpu.name, gpus=gpu.gpus_per_node)
     context = decode.context
     asked: dict[str, Any] = {"context": context, "batch": 1, "shared_prefix": 0, "lengths": "off"}
     asked |= {"prefill_tokens": 0}
+    evaluate(replace(decode, **asked))  # a replica that cannot be is refused by its own format
+    rate = network_rate or (gpu.network.value if gpu.network else None)
+    if rate is None:
+        raise CalcError("transfer_network", gpu=gpu.name)
     formats = {name: getattr(prefill, name) for name in ("kv_dtype", "state_dtype", "conv_dtype")}
     sender = evaluate(replace(prefill, **asked))
     receiver = evaluate(replace(decode, **asked, **formats))
@@ -107,9 +114,7 @@ def transfer(prefill: Scenario, decode: Scenario, gpu: Hardware) -> Transfer:
         moved,
         sent,
         received,
-        transfer_us.item(
-            "transfer.us", sent_bytes=sent, received_bytes=received, link_rate=gpu.network.value
-        ),
+        transfer_us.item("transfer.us", sent_bytes=sent, received_bytes=received, link_rate=rate),
         tuple(name for name in LAID_OUT_BY if getattr(prefill, name) != getattr(decode, name)),
     )
 

@@ -98,9 +98,9 @@ def problem_list(t: Translator, problems: tuple[CalcError, ...]) -> None:
         st.caption(t("link.more_problems", count=len(problems) - MOST_PROBLEMS))
 
 
-def fault(t: Translator, error: CalcError) -> None:
-    """What cannot be in a part of a view, with its reason."""
+def fault(t: Translator, error: CalcError, label: str = "") -> None:
+    """What cannot be in a part of a view, with its reason, behind the label of its input."""
     sentence, raw = worded(t, error)
-    st.error(sentence, icon=":material/error:")
+    st.error(f"**{label}** · {sentence}" if label else sentence, icon=":material/error:")
     for text in raw:
         st.code(text, language=None, wrap_lines=True)

@@ -152,6 +152,69 @@ def test_a_prefix_below_the_hit_unit_is_a_hit_of_nothing(
         assert found["storage"]["snapshots"] is None
 
 
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ("deepseek-v3 --decode-tp 3", "decode_tp: 3 does not divide"),
+        ("deepseek-v3 --tp 8 --decode-dcp 3", "decode_dcp: 3 does not divide"),
+        ("deepseek-v3 --decode-pp 100", "decode_pp: 100 stages"),
+        ("llama-3.1-8b --decode-kv-dtype nvfp4_ds_mla", "decode_kv_dtype: nvfp4_ds_mla"),
+        ("deepseek-v3 --other-tp 3", "other_tp: 3 does not divide"),
+        ("llama-3.1-8b --other-kv-dtype fp8_ds_mla", "other_kv_dtype: fp8_ds_mla"),
+        ("deepseek-v3 --other v=1&model=nope", "other: model: there is no preset"),
+        ("deepseek-v3 --other v=1&model=deepseek-v3&tp=3", "other: tp: 3 does not divide"),
+        ("deepseek-v3 --tp 8 --there-part 7", "there_part: 7 is none of the parts"),
+        ("deepseek-v3 --tp 8 --part 7", "part: 7 is none of the parts"),
+        ("deepseek-v3 --there-lora-version 2", "there_lora_version: a version needs"),
+        ("kimi-k3 --tp 8 --snapshot-interval 100", "snapshot_interval: 100 tokens"),
+        ("kimi-k3 --tp 8 --hit-lengths 20000x1 --prefix 8192", "hit_lengths: 20000 is out"),
+    ],
+)
+def test_a_fault_bears_the_name_of_the_option_that_was_typed(
+    capsys: pytest.CaptureFixture[str], arguments: str, named: str
+) -> None:
+    assert main(["reuse", "--preset", *arguments.split()]) == 2
+    assert capsys.readouterr().err.startswith(named)
+
+
+def test_a_gpu_without_a_network_card_leaves_only_the_transfer_out(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Nobody knows an L4's network (presets/hardware/l4.yaml); a typed rate is taken instead."""
+    l4 = ["--preset", "llama-3.1-8b", "--gpu", "l4"]
+    found = answer(capsys, *l4)
+    assert found["reuse"]["usable_tokens"] == 8_192
+    refused = found["disaggregation"]["error"]
+    assert (refused["code"], refused["field"]) == ("transfer_network", "network_rate")
+    assert found["other"]["transfer"]["error"] == refused
+    assert [tier["id"] for tier in found["storage"]["tiers"]] == ["hbm", "host", "nvme"]
+    typed = answer(capsys, *l4, "--network-rate", "10")
+    assert typed["disaggregation"]["us"] == pytest.approx(8192 * 131_072 / 10e9 * 1e6, abs=1e-3)
+    wide = answer(capsys, *l4, "--tp", "16")
+    assert wide["storage"]["tiers"]["error"]["code"] == "network_unknown"
+    assert wide["storage"]["objects"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        (["--prefix-caching", "off"], "prefix_caching"),
+        (["--max-num-batched-tokens", "512"], "max_num_batched_tokens"),
+    ],
+)
+def test_lmcache_refuses_states_that_vllm_saves_nowhere(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], field: str
+) -> None:
+    """LMCache 0.5.6 integration/vllm/kv_cache_group_edits.py validate_kv_cache_groups and
+    lmcache_mp_connector.py: mode none, or a step below a state's block, ends its start."""
+    k3 = ["--preset", "kimi-k3", "--tp", "8", *arguments]
+    assert main(["reuse", *k3, "--rule", "lmcache"]) == 2
+    assert capsys.readouterr().err.startswith(f"{field}: ")
+    assert answer(capsys, *k3)["reuse"]["rule"] == "vllm"
+    dense = ["--preset", "llama-3.1-8b", "--rule", "lmcache", *arguments]
+    assert answer(capsys, *dense)["reuse"]["usable_tokens"]
+
+
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 def test_an_engine_without_prefix_caching_finds_nothing(
     capsys: pytest.CaptureFixture[str], engine: str

@@ -122,6 +122,32 @@ def test_an_interval_that_does_not_divide_is_named(open_app: OpenApp) -> None:
     assert "1,000 tokens are no multiple of 768" in app.error[0].value
 
 
+@pytest.mark.parametrize(
+    ("part", "widget", "typed", "label"),
+    [
+        ("storage", "decode_tp", 5, "Decode TP"),
+        ("storage", "snapshot_interval", 1000, "Snapshot every (tokens)"),
+        ("identity", "other_tp", 5, "The other instance · TP"),
+        ("identity", "there_part", 9, "The other instance · Part"),
+        ("identity", "here_part", 9, "Part"),
+    ],
+)
+def test_a_fault_stands_behind_the_input_s_label(
+    open_app: OpenApp, part: str, widget: str, typed: int, label: str
+) -> None:
+    app = opened(open_app, part)
+    app.number_input(key=f"reuse_{widget}").set_value(typed).run()
+    assert app.error[0].value.startswith(f"**{label}** · ")
+
+
+def test_a_typed_rate_stands_in_for_a_network_card(open_app: OpenApp) -> None:
+    app = opened(open_app, "storage", "llama-3.1-8b", gpu="l4", tp="1")
+    assert app.error[0].value.startswith("**Network (GB/s)** · No network card is known")
+    app.number_input(key="reuse_network_rate").set_value(10.0).run()
+    assert not app.error
+    assert card(app, "Moved")
+
+
 def test_without_a_gpu_sizes_stand_and_times_are_left_out(open_app: OpenApp) -> None:
     app = opened(open_app, "storage", gpu="none")
     assert not app.get("plotly_chart")

@@ -18,7 +18,7 @@ from calc.reuse_asked import FIELDS, Asked, joined, split
 from calc.reuse_groups import reuse_groups, usual_chunk, usual_interval
 from calc.reuse_inputs import HIT
 from calc.scenario import Scenario
-from ui import errors, numbers, page, reuse_charts, tables
+from ui import numbers, page, reuse_charts, tables
 from ui.bench_tables import error_text
 from ui.derivation import draw as draw_steps
 from ui.text import Translator
@@ -56,7 +56,7 @@ def draw(t: Translator, report: Report) -> None:
         missing = _missing(t, groups, prefix)
         hit = question.found(groups, missing)
     except CalcError as error:
-        errors.fault(t, error)
+        inputs.fault(t, error)
         _experiment(t)
         return
     _cards(t, hit)

@@ -10,8 +10,8 @@ from calc.items import Item
 from calc.report import Report
 from calc.reuse_asked import Asked
 from calc.storage import Routing, routing, steady_writes
-from calc.transfer import Transfer, transfer
-from ui import errors, numbers, page, tables
+from calc.transfer import Transfer
+from ui import numbers, page, tables
 from ui.text import Translator
 from ui.views.reusing import inputs
 
@@ -64,9 +64,9 @@ def _transfer(t: Translator, report: Report, gpu: Hardware, question: Asked) -> 
     sizes = {f"decode_{name}": getattr(scenario, name) for name in ("tp", "dcp", "pp")}
     inputs.draw(t, *sizes, "decode_kv_dtype", left_open=sizes)
     try:
-        found = transfer(scenario, question.decode(), gpu)
+        found = question.moved(gpu)
     except CalcError as error:
-        errors.fault(t, error)
+        inputs.fault(t, error)
         return {}
     _moved(t, found)
     return {"moved": found.moved, "transfer": found.time, "distinct": found.distinct}

@@ -8,15 +8,15 @@ import streamlit as st
 
 from calc.errors import CalcError
 from calc.identity import FIELDS as IDENTITY
-from calc.identity import Compared, Difference, Identity, compared, identity
+from calc.identity import Compared, Difference, Identity, compared
 from calc.report import Report
 from calc.reuse_inputs import IDENTITY as IDENTITY_INPUTS
 from calc.reuse_inputs import PLACES, SERVING
-from ui import errors, tables
+from ui import tables
 from ui.text import Translator
 from ui.views.reusing import inputs
 
-ASKED = tuple(field.name.removeprefix("reuse_") for field in IDENTITY_INPUTS)
+ASKED = (*(field.name.removeprefix("reuse_") for field in IDENTITY_INPUTS), "interval")
 
 
 def draw(t: Translator, report: Report) -> None:
@@ -35,10 +35,9 @@ def draw(t: Translator, report: Report) -> None:
         _texts(t, "there")
     try:
         question = inputs.asked(scenario, ASKED)
-        one = identity(scenario, question.serving("here"))
-        other = identity(question.other(), question.serving("there"))
+        one, other = question.identity(), question.other_identity()
     except CalcError as error:
-        errors.fault(t, error)
+        inputs.fault(t, error)
     else:
         _verdict(t, compared(one, other))
         _digests(t, one, other)

@@ -13,7 +13,7 @@ from calc.reuse import LMCACHE_CHUNK
 from calc.reuse_asked import Asked
 from calc.reuse_inputs import STORAGE
 from calc.storage import LoadCost, Objects, Prefixes, Tier, objects, whole_chunk
-from ui import errors, numbers, page, reuse_charts, tables
+from ui import numbers, page, reuse_charts, tables
 from ui.derivation import draw as draw_steps
 from ui.text import Translator
 from ui.views import parts
@@ -44,7 +44,7 @@ def draw(t: Translator, report: Report) -> None:
         question = inputs.asked(scenario, ASKED)
         found = objects(report, whole_chunk(report, question["chunk"] or LMCACHE_CHUNK))
     except CalcError as error:
-        errors.fault(t, error)
+        inputs.fault(t, error)
         return
     items |= _objects(t, found)
     gpu = estimate.chosen_gpu(t, report)
@@ -52,7 +52,7 @@ def draw(t: Translator, report: Report) -> None:
         try:
             items |= _timed(t, report, gpu, question)
         except CalcError as error:
-            errors.fault(t, error)
+            inputs.fault(t, error)
     items |= moving.draw(t, report, gpu, question)
     parts.derivations(
         t, "reuse_storage", items, draw_steps, lambda name: t(f"reuse.derived.{name}")
