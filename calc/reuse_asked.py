@@ -208,7 +208,7 @@ def named(side: str) -> Iterator[None]:
 
 
 def looks_up(scenario: Scenario, rule: Rule) -> bool:
-    """LMCache and the ideal rule do not depend on the engine's own prefix cache."""
+    """LMCache and the ideal rule do not look into the engine's own prefix cache."""
     return scenario.prefix_caching == "on" or rule not in (Rule.VLLM, Rule.SGLANG)
 
 

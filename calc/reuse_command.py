@@ -118,8 +118,7 @@ def _parsed(name: str, text: str) -> Any:
     try:
         return FIELDS[name].parse(text)
     except CalcError as error:
-        named = error.values | {"field": name.removeprefix("here_")}
-        raise CalcError(error.code, **named) from None
+        raise error.about(name.removeprefix("here_")) from None
 
 
 def reuse_json(asked: Asked, other: Opened | None = None) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from calc.fields import ChoiceField, NumberField, OptionalWhole, WholeField
+from calc.fields import ChoiceField, NumberField, OptionalWhole, TextField, WholeField
 from calc.view_inputs import EVERY
 from ui import numbers
 from ui.text import Translator
@@ -44,7 +44,9 @@ def widget(t: Translator, view: str, name: str, left_open: int | None = None) ->
         worded = {one: choice(t, view, name, one) for one in field.choices}
         st.selectbox(label, field.choices, format_func=worded.__getitem__, **kept)
     else:
-        st.text_input(label, max_chars=getattr(field, "most", 200), **kept)
+        # a list has no most letters, only a most of numbers, of which it says so itself
+        letters = field.most if isinstance(field, TextField) else None
+        st.text_input(label, max_chars=letters, **kept)
 
 
 def choice(t: Translator, view: str, name: str, one: str) -> str:

@@ -217,6 +217,18 @@ def test_an_interval_may_be_left_to_the_engine(open_app: OpenApp) -> None:
     assert app.number_input(key="reuse_interval").value == 256
 
 
+def test_chunks_of_a_group_that_the_model_lacks_are_named_like_in_a_link(
+    open_app: OpenApp,
+) -> None:
+    """The command refuses such a link; the page shows what it says, so that it can be emptied."""
+    keys = {"reuse_missing": "growing=500;state=1"}
+    app = opened(open_app, "hit", "llama-3.1-8b", context="8192", tp="1", **keys)
+    assert "There is no group 'state'" in app.error[0].value
+    app.text_input(key="_reuse_gone.state").set_value("").run()
+    assert not app.error
+    assert card(app, "Usable") == "8,000"
+
+
 def test_back_to_a_link_without_missing_chunks_empties_the_fields(open_app: OpenApp) -> None:
     app = opened(open_app, "hit")
     before = dict(app.query_params)

@@ -81,29 +81,39 @@ def _fields(scenario: Scenario, rule: Rule) -> list[str]:
 
 
 def _missing(t: Translator, groups: Sequence[ReuseGroup], prefix: int) -> dict[str, Chunks]:
-    """One field a group; a click on the strip writes into it. All of them travel as one text."""
+    """One field a group; a click on the strip writes into it. All of them travel as one text.
+
+    What was typed for groups of another model stays in sight, as it stays in the link.
+    """
     if joined(_typed()) != st.session_state[MISSING]:  # opened from a link
         linked = split(st.session_state[MISSING])
         for name in {*_typed(), *linked}:
             st.session_state[_key(name)] = linked.get(name, "")
+    known = {group.id: group for group in groups}
+    others = [name for name, text in _typed().items() if text.strip() and name not in known]
     found = {}
     with st.grid("auto", min_column_width=240, gap="small"):
-        for group in groups:
+        for name in (*known, *others):
+            words = label(t, known[name]) if name in known else name
             text = st.text_input(
-                t("reuse.missing", group=label(t, group)),
-                key=_key(group.id),
+                t("reuse.missing", group=words),
+                key=_key(name),
                 placeholder="3, 7-9",
                 on_change=_keep,
-                help=t(
-                    "reuse.missing.help",
-                    count=numbers.digits(group.chunks(prefix)),
-                    size=numbers.digits(group.chunk),
-                ),
+                help=_chunks_of(t, known[name], prefix) if name in known else None,
                 persist_state="session",
             )
-            found[group.id] = parse_chunks(text or "", label(t, group))
+            found[name] = parse_chunks(text or "", words)
     FIELDS["missing"].check(joined(_typed()))  # what a link cannot carry is not taken either
     return found
+
+
+def _chunks_of(t: Translator, group: ReuseGroup, prefix: int) -> str:
+    return t(
+        "reuse.missing.help",
+        count=numbers.digits(group.chunks(prefix)),
+        size=numbers.digits(group.chunk),
+    )
 
 
 def _key(group: str) -> str:
