@@ -277,6 +277,10 @@ def test_snapshots_follow_the_tracked_interval(capsys: pytest.CaptureFixture[str
     sglang = ["--preset", "kimi-k3", "--tp", "8", "--engine", "sglang", "--prefix", "32768"]
     found = answer(capsys, *sglang, "--interval", "1024")["storage"]["snapshots"]
     assert (found["unit_tokens"], found["densest"]["storage_bytes"]) == (1024, 32 * 56_171_520)
+    link = query_string(encode(Scenario("kimi-k3", tp=8, engine="sglang")))
+    both = answer(capsys, *sglang, "--interval", "1024", "--other", link)
+    assert both["identity"]["fields"]["block_size"] == "mla 1, kda 1024"
+    assert both["other"]["first_difference"] == "block_size"
 
 
 def test_instances_that_differ_in_layout_or_interleave_do_not_serve_each_other(
