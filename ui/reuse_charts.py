@@ -146,13 +146,13 @@ def loading(t: Translator, points: Mapping[str, Sequence[LoadPoint]], here: Load
     seen = [value for value in computed if value > 0]
     for place, (tier, row) in enumerate(points.items()):
         values = [float(point.loaded.value) for point in row]
-        seen += values
+        seen += [value for value in values if value > 0]
         traces.append(
             plot.line(t(f"reuse.tier.{tier}"), sizes, values, plot.PALETTE[place], numbers.duration)
         )
     name = t("reuse.here", tokens=numbers.tokens(here.tokens))
     traces.append(plot.point(name, here.tokens, here.recomputed.value))
-    low, high = max(min(seen), max(seen) / 1e7), max(seen)
+    low, high = min(seen), max(seen)
     return plot.figure(
         traces,
         xaxis=plot.log_axis(sizes[0], sizes[-1], numbers.tokens, t("reuse.prefix")),

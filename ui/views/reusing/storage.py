@@ -8,6 +8,7 @@ from calc.checkpoints import Interval
 from calc.errors import CalcError
 from calc.hardware import Hardware
 from calc.items import Item
+from calc.layers import Growth
 from calc.report import Report
 from calc.reuse import LMCACHE_CHUNK
 from calc.reuse_asked import Asked
@@ -60,6 +61,8 @@ def draw(t: Translator, report: Report) -> None:
 
 
 def _objects(t: Translator, found: Objects) -> dict[str, Item]:
+    states = any(one.part.growth is Growth.STATE for one in found.stored)
+    per = "reuse.card.object.per_states" if states else "reuse.card.object.per"
     with st.grid(4, min_column_width=150, gap="small"):
         for name, item in (
             ("on_rank", found.on_rank),
@@ -69,7 +72,7 @@ def _objects(t: Translator, found: Objects) -> dict[str, Item]:
             page.card(
                 t(f"reuse.card.{name}"),
                 numbers.memory(item.value),
-                t("reuse.card.object.per", chunk=numbers.digits(found.chunk)),
+                t(per, chunk=numbers.digits(found.chunk)),
                 numbers.exact(item.value),
             )
         page.card(
