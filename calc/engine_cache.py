@@ -27,7 +27,9 @@ from calc.weights import RankWeights, rank_bytes
 def cache_settings(scenario: Scenario, engine: Engine | None = None) -> CacheSettings:
     """The cache options of a scenario in its engine (or another), for requests of its context."""
     rules = engine or scenario.engine_rules
-    place = replace(place_of(scenario), engine=rules)
+    place = place_of(scenario)
+    if rules is not place.engine:
+        place = replace(place, engine=rules)
     return CacheSettings(
         max_model_len=scenario.context,
         max_num_batched_tokens=scenario.max_num_batched_tokens,

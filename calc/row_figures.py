@@ -203,7 +203,8 @@ def _cached_by(scenario: Scenario) -> tuple[Hashable, ...]:
 
 def _timed(scenario: Scenario) -> Sharding:
     """The place that times are computed for: drafts widen no window there."""
-    return replace(place_of(scenario), conv_drafts=0)
+    place = place_of(scenario)
+    return replace(place, conv_drafts=0) if place.conv_drafts else place
 
 
 def _sum_us(parts: list[TimePart]) -> float:
