@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any, get_args
 
-from calc.errors import CalcError
+from calc.fields import WholeField
 from calc.hardware import hardware_ids, load_hardware
 from calc.items import Item
 from calc.timing.collectives import Links
@@ -14,6 +14,21 @@ from calc.timing.data import Operation
 from calc.timing.errors import error_rows, error_table
 from calc.timing.kernels import Kernels
 
+SIZES = {
+    field.name: field
+    for field in (
+        WholeField("bytes", 2**20, 1, 2**50),
+        WholeField("ranks", 8, 2, 2**16),
+        WholeField("gpus_per_node", 8, 1, 1024),
+        WholeField("batch", 1, 1, 2**20),
+        WholeField("heads", 128, 1, 2**20),
+        WholeField("kv_heads", 8, 1, 2**20),
+        WholeField("head_dim", 128, 1, 2**20),
+        WholeField("context", 8192, 1, 2**30),
+        WholeField("window", 0, 0, 2**30),
+        WholeField("element_bytes", 2, 1, 16),
+    )
+}
 KERNELS = ("latent", "heads", "convolution", "recurrence")
 
 
@@ -25,24 +40,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--collective", choices=get_args(Operation))
     what.add_argument("--kernel", choices=KERNELS)
-    for name, default in (
-        ("bytes", 2**20),
-        ("ranks", 8),
-        ("gpus-per-node", 8),
-        ("batch", 1),
-        ("heads", 128),
-        ("kv-heads", 8),
-        ("head-dim", 128),
-        ("context", 8192),
-        ("window", 0),
-        ("element-bytes", 2),
-    ):
-        parser.add_argument(f"--{name}", type=int, default=default, help=f"default {default}")
+    for field in SIZES.values():
+        name = field.name.replace("_", "-")
+        parser.add_argument(
+            f"--{name}", default=str(field.default), help=f"default {field.default}"
+        )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def answer(options: argparse.Namespace) -> str:
     """What the command prints."""
+    for name, field in SIZES.items():
+        setattr(options, name, field.parse(getattr(options, name)))
     if options.collective or options.kernel:
         item = _collective(options) if options.collective else _kernel(options)
         found = {"us": float(item.value), "status": item.status.value}
@@ -57,14 +66,12 @@ def _row(row: Any) -> dict[str, Any]:
 
 
 def _collective(options: argparse.Namespace) -> Item:
-    _at_least(options, ranks=2, bytes=1, gpus_per_node=1)
     links = Links(load_hardware(options.gpu), options.gpus_per_node, own_all_reduce=False)
     nodes = -(-options.ranks // options.gpus_per_node)
     return links.time("asked", options.collective, float(options.bytes), options.ranks, nodes)
 
 
 def _kernel(options: argparse.Namespace) -> Item:
-    _at_least(options, batch=1, heads=1, kv_heads=1, head_dim=1, context=1, window=0)
     kernels, width = Kernels(load_hardware(options.gpu)), options.head_dim
     match options.kernel:
         case "latent":
@@ -86,10 +93,3 @@ def _kernel(options: argparse.Namespace) -> Item:
         case _:
             elements = options.heads * width * width
             return kernels.recurrence(options.batch, elements, 4, "asked")
-
-
-def _at_least(options: argparse.Namespace, **smallest: int) -> None:
-    for name, least in smallest.items():
-        value = getattr(options, name)
-        if value < least:
-            raise CalcError("out_of_range", name, given=value, minimum=least, maximum=2**40)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from calc.__main__ import main
 from calc.errors import CalcError
 from calc.hardware import hardware_ids, load_hardware
-from calc.timing import Kernels, Links
+from calc.timing import Kernels, Links, command
 from calc.timing.data import collectives_for, load_measurements, measured_ids
 from calc.timing.errors import compared, error_rows
 from calc.timing.matrices import touched_share
@@ -254,3 +255,23 @@ def test_a_chosen_gpu_adds_times_to_the_json(capsys: pytest.CaptureFixture[str])
     assert json.loads(capsys.readouterr().out)["timing"] is None
     found = report("deepseek-v3", tp=8, gpu="b200", prefill_tokens=64)
     assert times_json(times(found))["prefill"]["parts"]
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ("bytes", "9" * 300),
+        ("ranks", "1"),
+        ("context", "\uff14"),
+        ("batch", "1_000"),
+        ("window", "-1"),
+    ],
+)
+def test_sizes_out_of_bounds_are_named(option: str, text: str) -> None:
+    parser = argparse.ArgumentParser()
+    command.add_options(parser)
+    what = ["--kernel", "heads"] if option in ("context", "batch", "window") else []
+    asked = parser.parse_args([*(what or ["--collective", "all_reduce"]), f"--{option}", text])
+    with pytest.raises(CalcError) as refused:
+        command.answer(asked)
+    assert refused.value.field == option
