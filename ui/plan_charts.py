@@ -53,7 +53,7 @@ def layouts(t: Translator, found: Plan, timed: bool) -> plot.Spec:
         traces,
         hovermode="closest",
         xaxis=_log_where_wide(spread, "", title),
-        yaxis=_log_where_wide(batches, "requests", t("plan.chart.batch")),
+        yaxis=_log_where_wide(batches, "requests", t("plan.chart.batch")) | {"rangemode": "tozero"},
     )
 
 

@@ -23,6 +23,8 @@ PALETTE = [f"#{index:06d}" for index in range(1, 11)]
 GREY, INK = "#000036", "#000037"
 """Lines; and words, which Streamlit's own template writes too pale to be read with ease."""
 HEIGHT = 360
+TITLE, LETTER = 36, 7
+"""Pixels of an axis title with the space around it, and of a letter of a label."""
 
 
 AXIS: Spec = {"automargin": True, "fixedrange": True, "tickfont": {"color": INK}}
@@ -52,7 +54,17 @@ def figure(traces: Iterable[Spec], **layout: Any) -> Spec:
     for name, value in layout.items():
         frame = LAYOUT.get(name)
         made[name] = frame | value if isinstance(frame, dict) else value
+    if "ticktext" in made["xaxis"] and "ticktext" in made["yaxis"]:
+        _fix_margins(made)
     return {"data": list(traces), "layout": made}
+
+
+def _fix_margins(layout: Spec) -> None:
+    """Room for labels that are known; Plotly draws a chart twice to find out how wide they are."""
+    widest = max(map(len, layout["yaxis"]["ticktext"]), default=0)
+    layout["margin"] = {"l": TITLE + LETTER * widest, "r": 12, "t": 40, "b": 52}
+    for name in ("xaxis", "yaxis"):
+        layout[name] = layout[name] | {"automargin": False}
 
 
 def bar(
