@@ -67,7 +67,10 @@ def why(row: Row, objective: str) -> Why:
         whole = float(step.total.value)
         return Why("time", {"group": most, "share": groups[most] / whole, "step_us": whole})
     if objective == "traffic":
-        sends = [stage for stage in report.step.stages if stage.per_step is not None]
+        ranks = report.step.per_rank
+        fullest = max(range(len(ranks)), key=lambda index: ranks[index].value)
+        there = report.step.pipeline[fullest]
+        sends = [stage for stage in there if stage.per_step is not None]
         if not sends:
             return Why("silent", {})
         most_sent = max(sends, key=lambda stage: _sent(stage))
@@ -78,6 +81,7 @@ def why(row: Row, objective: str) -> Why:
     return Why(
         "memory",
         {
+            "typed": report.engine.budget.typed,
             "budget_bytes": report.engine.budget.bytes[bound],
             "weight_bytes": report.engine.weights.stage_bytes[bound],
             "request_bytes": report.cache.stages[bound].per_request.value,

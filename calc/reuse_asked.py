@@ -16,7 +16,7 @@ from calc.hardware import Hardware
 from calc.identity import Identity, Serving, identity
 from calc.report import Report
 from calc.reuse import Hit, ReuseGroup, Rule, usable
-from calc.reuse_groups import hash_lookahead, reuse_groups
+from calc.reuse_groups import hash_lookahead, reuse_groups, usual_chunk
 from calc.reuse_inputs import PLACES, REUSE_INPUTS, SAME, SERVING
 from calc.scenario import Scenario
 from calc.storage import Places, Prefixes, Tier, tiers
@@ -105,6 +105,11 @@ class Asked:
         names = ("prefix", "new_tokens", "lookahead")
         values = {name: self[name] for name in names} | {"rule": rule.value}
         return Asked(self.scenario, values).hit
+
+    @property
+    def stored_chunk(self) -> int:
+        """Tokens of a stored chunk: LMCache's way, where nobody names one."""
+        return int(self["chunk"] or usual_chunk(self.scenario, Rule.LMCACHE))
 
     @property
     def snapshot_unit(self) -> int:

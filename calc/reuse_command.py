@@ -180,7 +180,7 @@ def hit_json(hit: Hit) -> dict[str, Any]:
 
 def _storage(asked: Asked, report: Report, gpu: Hardware) -> dict[str, Any]:
     prefixes = Prefixes(report, gpu, max(1, asked["new_tokens"]))
-    found = objects(report, whole_chunk(report, asked.hit.align))
+    found = objects(report, whole_chunk(report, asked.stored_chunk))
     ways = routing(asked.scenario.dp, asked["uses"])
     places = asked.tiers(report, gpu)
     writes = steady_writes(
@@ -314,6 +314,13 @@ def summary(document: Mapping[str, Any]) -> str:
             else f"  {one['id']:<12} {one['kind']:<18} nothing needed; alone "
             f"{one['usable_tokens']:,} ({one['reason']})"
         )
+    stored = document["storage"]
+    weight = sum(one["bytes_per_rank"] for one in stored["objects"])
+    lines += [
+        f"stored in chunks of               {stored['chunk_tokens']:>20,} tokens",
+        f"  of all layers, on a rank        {weight:>20,.0f} B",
+        f"  saved without copies            {stored['saved_percent']:>20,.1f} %",
+    ]
     lines.append(f"identity                          {document['identity']['digest']}")
     first_difference = document["other"]["first_difference"] or "none"
     lines.append(f"first field that differs          {first_difference:>20}")

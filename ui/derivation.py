@@ -39,7 +39,10 @@ def _draw_step(t: Translator, step: Item, number: str) -> None:
 
 def label(t: Translator, item: Item) -> str:
     """What an item is, with the layer kind or the stage it belongs to."""
-    context = [word for part in item.key.split(".") if (word := _part(t, part))]
+    keys = item.key.split(".")
+    if "mla" in keys:  # its latent row is no projection of experts, which bears the same name
+        keys = [key for key in keys if key != "latent"]
+    context = [word for part in keys if (word := _part(t, part))]
     if item.formula in SUMS.values():
         what = _sum(t, item.key)
     else:

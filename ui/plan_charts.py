@@ -89,9 +89,10 @@ def ratios(
                 base=[1] * len(values),
                 text=["" if value is None else f"{value:.3g}×" for value in values],
                 textposition="outside",
+                cliponaxis=False,
             )
         )
-    low, high = min(every) / 1.5, max(every) * 1.5
+    low, high = min(every) / 3, max(every) * 3
     return plot.figure(
         traces,
         shapes=[plot.vertical(1)],

@@ -45,7 +45,7 @@ UNITS: dict[str, dict[str, float]] = {
 """By the unit of a question: what may stand behind the number, and how much it is."""
 
 EXAMPLES = {
-    "B": "68.6 KiB, 70272",
+    "B": "1.5 MiB, 1572864",
     "µs": "1.2 ms, 1200",
     "%": "19 %, 19",
     "×": "53.3x, 53.3",

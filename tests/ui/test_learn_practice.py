@@ -51,7 +51,7 @@ def test_a_wrong_answer_is_told_and_the_right_one_given(open_app: OpenApp) -> No
 def test_what_cannot_be_read_is_explained_and_stays(open_app: OpenApp) -> None:
     app = opened(open_app, numeric(), learn_topic="kv")
     check(app, "about twelve")
-    assert "68.6 KiB" in app.error[0].value
+    assert "1.5 MiB" in app.error[0].value
     field = next(box for box in app.text_input if str(box.key).startswith("practice_answer"))
     assert field.value == "about twelve"
 

@@ -1,6 +1,7 @@
 """The Plan view: layouts ranked, scenarios compared, sweeps, files."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,7 +10,8 @@ from streamlit.testing.v1 import AppTest
 from calc.export import WORDS
 from calc.link import encode, query_string
 from calc.pins import unpack_pins
-from calc.plan_answers import plan_of
+from calc.plan_answers import plan_of, why
+from calc.planner import plan
 from calc.report import evaluate
 from calc.scenario import Scenario
 from tests.ui.conftest import OpenApp, card, plain, shown_text
@@ -189,3 +191,36 @@ def test_a_plan_of_everything_can_be_drawn_again(open_app: OpenApp) -> None:
         app.segmented_control(key="plan_shown").set_value(shown).run()
         assert not app.exception
     assert "sglang has no flag for int8_per_token_head" in shown_text(app)
+
+
+def test_files_are_made_without_the_session_that_asked_for_them(
+    open_app: OpenApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Streamlit calls what makes a file in a thread that has no session."""
+    made: dict[str, Callable[[], str]] = {}
+
+    def button(label: str, data: Callable[[], str], **given: Any) -> None:
+        made[given.get("key", label)] = data
+
+    monkeypatch.setattr("streamlit.download_button", button)
+    open_app(v="1", model="llama-3.1-8b", gpu="h100", view="plan", plan_part="export")
+    texts = {name: make() for name, make in made.items() if name.startswith("plan_export")}
+    assert len(texts) == 7
+    assert texts["plan_export_plan_csv"].startswith("rank,")
+    assert json.loads(texts["plan_export_sweep_json"])["output"] == "request_bytes"
+
+
+def test_what_is_sent_most_is_a_part_of_what_is_sent() -> None:
+    """Sixteen pipeline stages: a rank hands on once, not fifteen times."""
+    base = Scenario("kimi-k3", gpu="h200", batch=64, context=131_072)
+    best = plan(base, 16, "traffic").rows[0]
+    given = why(best, "traffic").values
+    assert best.scenario.pp > 1
+    assert given["sent_bytes"] <= best.figures.sent_bytes
+    assert given["sent_bytes"] == pytest.approx(given["share"] * best.figures.sent_bytes)
+
+
+def test_a_crowded_layout_is_explained_instead_of_a_command(open_app: OpenApp) -> None:
+    app = open_app(v="1", model="llama-3.1-8b", context="16", batch="16384", view="plan")
+    assert not app.exception
+    assert any("vLLM refuses" in error.value for error in app.error)

@@ -151,7 +151,7 @@ def test_a_typed_rate_stands_in_for_a_network_card(open_app: OpenApp) -> None:
 def test_without_a_gpu_sizes_stand_and_times_are_left_out(open_app: OpenApp) -> None:
     app = opened(open_app, "storage", gpu="none")
     assert not app.get("plotly_chart")
-    assert card(app, "One chunk, per rank") == "60.3 MiB"
+    assert card(app, "One chunk, per rank") == "73.8 MiB"
 
 
 def test_bf16_never_serves_fp8_and_the_first_field_is_named(open_app: OpenApp) -> None:

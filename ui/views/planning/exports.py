@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import streamlit as st
 
@@ -17,7 +18,7 @@ from calc.report import Report
 from ui import asked, errors
 from ui.derivation import label
 from ui.text import Translator
-from ui.views.planning.sweeps import asked_sweep
+from ui.views.planning.sweeps import SWEPT_BY, asked_sweep
 
 TYPES = {"md": "text/markdown", "csv": "text/csv", "json": "application/json"}
 
@@ -25,14 +26,22 @@ TYPES = {"md": "text/markdown", "csv": "text/csv", "json": "application/json"}
 def draw(t: Translator, report: Report) -> None:
     """Files of the scenario, the plan and the sweep; launch commands."""
     st.markdown(t("plan.export.what"))
+    # a file is made when it is asked for, in a thread that knows no inputs
+    planned, swept = asked.values("plan", FIELDS), asked.values("plan", SWEPT_BY)
     files: dict[str, dict[str, Callable[[], str]]] = {
         "scenario": {
             "md": lambda: report_text(t, report),
             "csv": lambda: report_csv(report),
             "json": lambda: report_json(report),
         },
-        "plan": {"csv": lambda: _plan(report, "csv"), "json": lambda: _plan(report, "json")},
-        "sweep": {"csv": lambda: _sweep(report, "csv"), "json": lambda: _sweep(report, "json")},
+        "plan": {
+            "csv": lambda: _plan(report, planned, "csv"),
+            "json": lambda: _plan(report, planned, "json"),
+        },
+        "sweep": {
+            "csv": lambda: _sweep(report, swept, "csv"),
+            "json": lambda: _sweep(report, swept, "json"),
+        },
     }
     for what, kinds in files.items():
         with st.container(horizontal=True, vertical_alignment="center"):
@@ -64,8 +73,7 @@ def report_text(t: Translator, report: Report) -> str:
     return markdown(report, address, words, lambda item: label(t, item))
 
 
-def _plan(report: Report, kind: str) -> str:
-    given = asked.values("plan", FIELDS)
+def _plan(report: Report, given: Mapping[str, Any], kind: str) -> str:
     found = plan_of(report.scenario, given)
     if kind == "csv":
         return plan_csv(found)
@@ -74,8 +82,8 @@ def _plan(report: Report, kind: str) -> str:
     )
 
 
-def _sweep(report: Report, kind: str) -> str:
-    made = asked_sweep(report)
+def _sweep(report: Report, given: Mapping[str, Any], kind: str) -> str:
+    made = asked_sweep(report, given)
     return sweep_csv(made) if kind == "csv" else json.dumps(sweep_json(made), indent=2)
 
 

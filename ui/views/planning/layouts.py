@@ -140,8 +140,10 @@ def _beside(t: Translator, made: Scenario) -> str:
 
 def _binds(t: Translator, row: Row, reason: Why) -> str:
     given = reason.values
-    match reason.code:
+    code = reason.code
+    match code:
         case "memory":
+            code = "memory_typed" if given["typed"] else code
             words = {
                 "budget": numbers.memory(given["budget_bytes"]),
                 "weights": numbers.memory(given["weight_bytes"]),
@@ -163,7 +165,7 @@ def _binds(t: Translator, row: Row, reason: Why) -> str:
             }
         case _:
             words = {}
-    return t(f"plan.why.{reason.code}", layout=layout(row), **words)
+    return t(f"plan.why.{code}", layout=layout(row), **words)
 
 
 def _lack(t: Translator, what: str, by: float) -> str:
@@ -204,7 +206,7 @@ def _rows(t: Translator, found: Plan) -> list[Row]:
 def _row(t: Translator, at: int, row: Row) -> tables.Row:
     made, figures = row.scenario, row.figures
     longest = figures.max_context
-    link = query_string(encode(made))
+    link = query_string(encode(made) | {"lang": st.session_state["lang"]})
     lacks = t("plan.separator").join(_lack(t, what, by) for what, by in row.lacks)
     name = f"{layout(row)} ◆" if row.front else layout(row)
     step, rate = figures.step_us, figures.gpu_rate
@@ -212,14 +214,20 @@ def _row(t: Translator, at: int, row: Row) -> tables.Row:
         t("column.rank_number"): f"[{at}](?{link})",
         t("column.layout"): f"**{name}**" if not row.lacks else name,
         t("column.engine"): f"{made.engine}, {made.kv_dtype}"
-        + ("" if made.dcp_backend == "auto" else f", {made.dcp_backend}"),
+        + ("" if made.dcp_backend == "auto" else f", {made.dcp_backend}")
+        + _replicated(t, made),
         t("column.plan_requests"): numbers.digits(row.concurrency),
         t("column.longest"): t("capacity.no_limit") if longest is None else numbers.digits(longest),
         t("column.sent_step"): numbers.traffic(figures.sent_bytes),
         t("column.step_time"): "–" if step is None else f"≈ {numbers.duration(step)}",
         t("column.gpu_rate"): "–" if rate is None else f"≈ {numbers.significant(rate)}",
-        t("column.lacks"): lacks or t("plan.fits"),
+        t("column.lacks"): t("plan.short", lacks=lacks) if lacks else t("plan.fits"),
     }
+
+
+def _replicated(t: Translator, made: Scenario) -> str:
+    asked = made.query_replication
+    return "" if asked == "auto" else f", {t(f'plan.replication.{asked}')}"
 
 
 def _chosen(t: Translator, rows: list[Row]) -> None:
@@ -241,7 +249,11 @@ def _chosen(t: Translator, rows: list[Row]) -> None:
             on_click=state.fill,
             args=(row.scenario,),
         )
-        command = launch_command(row.scenario)
+        try:
+            command = launch_command(row.scenario)
+        except CalcError as error:
+            errors.fault(t, error)
+            return
         st.caption(t("plan.launch", engine=command.engine, version=command.version))
         st.code(command.text, language=None, wrap_lines=True)
         if command.left_out:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import streamlit as st
@@ -20,6 +21,9 @@ MOST_DRAWN = 20_000
 MOST_ROWS = 100
 HELP_VALUES = ("1,2,4,8", "1024:8192:1024", "1:64:x2")
 
+SWEPT_BY = ("output", "input", "values", "input2", "values2")
+"""The inputs of a sweep."""
+
 
 def draw(t: Translator, report: Report) -> None:
     """Inputs, the chart, the table, the file."""
@@ -34,7 +38,7 @@ def draw(t: Translator, report: Report) -> None:
         )
     )
     try:
-        made = asked_sweep(report)
+        made = asked_sweep(report, asked.values("plan", SWEPT_BY))
     except CalcError as error:
         errors.fault(t, error)
         return
@@ -59,9 +63,8 @@ def draw(t: Translator, report: Report) -> None:
     )
 
 
-def asked_sweep(report: Report) -> Sweep:
+def asked_sweep(report: Report, said: Mapping[str, Any]) -> Sweep:
     """The sweep that the inputs ask for; raises CalcError."""
-    said = asked.values("plan", ("output", "input", "values", "input2", "values2"))
     axes = [_axis(said["input"], said["values"])]
     if said["input2"] != NONE:
         axes.append(_axis(said["input2"], said["values2"]))

@@ -10,8 +10,9 @@ from calc.hardware import Hardware
 from calc.items import Item
 from calc.layers import Growth
 from calc.report import Report
-from calc.reuse import LMCACHE_CHUNK
+from calc.reuse import Rule
 from calc.reuse_asked import Asked
+from calc.reuse_groups import usual_chunk
 from calc.reuse_inputs import STORAGE
 from calc.storage import LoadCost, Objects, Prefixes, Tier, objects, whole_chunk
 from ui import numbers, page, reuse_charts, tables
@@ -37,13 +38,13 @@ def draw(t: Translator, report: Report) -> None:
     st.markdown(t("reuse.storage.what"))
     scenario = report.scenario
     items: dict[str, Item] = {}
-    usual = scenario.shared_prefix or scenario.context
-    inputs.draw(
-        t, "prefix", "chunk", "new_tokens", left_open={"prefix": usual, "chunk": LMCACHE_CHUNK}
-    )
     try:
+        usual = scenario.shared_prefix or scenario.context
+        stored = usual_chunk(scenario, Rule.LMCACHE)
+        left_open = {"prefix": usual, "chunk": stored}
+        inputs.draw(t, "prefix", "chunk", "new_tokens", left_open=left_open)
         question = inputs.asked(scenario, ASKED)
-        found = objects(report, whole_chunk(report, question["chunk"] or LMCACHE_CHUNK))
+        found = objects(report, whole_chunk(report, question.stored_chunk))
     except CalcError as error:
         inputs.fault(t, error)
         return
