@@ -31,10 +31,15 @@ def widget(t: Translator, view: str, name: str, left_open: int | None = None) ->
     field = EVERY[key]
     label, note = t(f"{view}.{name}"), t.get(f"{view}.{name}.help", "") or None
     kept: dict[str, Any] = {"key": key, "help": note, "persist_state": "session"}
+    if isinstance(field, OptionalWhole | WholeField | NumberField):
+        least, most = (_written(end) for end in (field.minimum, field.maximum))
+        bounds = t("asked.bounds", least=least, most=most)
+        kept["help"] = f"{note} {bounds}" if note else bounds
     if isinstance(field, OptionalWhole):
         shown = None if left_open is None else numbers.digits(left_open)
-        bounds = (field.minimum, field.maximum)
-        st.number_input(label, *bounds, value=None, step=1, placeholder=shown, **kept)
+        st.number_input(
+            label, field.minimum, field.maximum, value=None, step=1, placeholder=shown, **kept
+        )
     elif isinstance(field, WholeField):
         st.number_input(label, field.minimum, field.maximum, step=1, **kept)
     elif isinstance(field, NumberField):
@@ -47,6 +52,10 @@ def widget(t: Translator, view: str, name: str, left_open: int | None = None) ->
         # a list has no most letters, only a most of numbers, of which it says so itself
         letters = field.most if isinstance(field, TextField) else None
         st.text_input(label, max_chars=letters, **kept)
+
+
+def _written(end: float) -> str:
+    return numbers.digits(int(end)) if end == int(end) else f"{end:g}"
 
 
 def choice(t: Translator, view: str, name: str, one: str) -> str:

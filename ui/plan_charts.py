@@ -108,7 +108,9 @@ def sweep(t: Translator, made: Sweep, worded: dict[str, str], here: Any) -> plot
     """Lines over the first input, one a value of the second; a heat map where there are many."""
     first = made.axes[0]
     second = made.axes[1] if len(made.axes) > 1 else None
-    unit = f"{worded['output']} ({made.output.unit})"
+    unit = worded["output"]
+    if made.output.unit != "B":  # bytes are labelled with theirs
+        unit = f"{unit} ({made.output.unit})"
     if second is not None and len(second.values) > MOST_LINES:
         return _heat(made, worded, unit)
     traces = []
@@ -175,8 +177,8 @@ def _heat(made: Sweep, worded: dict[str, str], unit: str) -> plot.Spec:
     rows = made.values.T.tolist()
     heat = {
         "type": "heatmap",
-        "x": [str(value) for value in first.values],
-        "y": [str(value) for value in second.values],
+        "x": [_tick(first.name, value) for value in first.values],
+        "y": [_tick(second.name, value) for value in second.values],
         "z": [[_height(value, wide) for value in row] for row in rows],
         "customdata": [[shown(value, made.output.unit) for value in row] for row in rows],
         "colorscale": [[at / 9, f"#{index:06d}"] for at, index in enumerate(range(11, 21))],
@@ -189,6 +191,11 @@ def _heat(made: Sweep, worded: dict[str, str], unit: str) -> plot.Spec:
         xaxis=plot.titled(worded[first.name], type="category"),
         yaxis=plot.titled(worded[second.name], type="category"),
     )
+
+
+def _tick(name: str, value: Any) -> str:
+    """A value of an input as an axis names it."""
+    return numbers.tokens(value) if name in TOKENS and isinstance(value, int) else str(value)
 
 
 def _height(value: Any, wide: bool) -> float | None:
@@ -205,7 +212,12 @@ def _bar(unit: str, every: Sequence[float], wide: bool) -> dict[str, Any]:
     low, high = (_height(end, wide) or 0.0 for end in (min(every), max(every)))
     ticks = [low + (high - low) * at / 5 for at in range(6)]
     values = [10**tick if wide else tick for tick in ticks]
-    return {"tickvals": ticks, "ticktext": [shown(float(value), unit) for value in values]}
+    return {"tickvals": ticks, "ticktext": [shown(_whole(value, unit), unit) for value in values]}
+
+
+def _whole(value: float, unit: str) -> Number:
+    """Requests and tokens come whole."""
+    return round(value) if unit in ("requests", "tokens") else float(value)
 
 
 def shown(value: Number | None, unit: str) -> str:

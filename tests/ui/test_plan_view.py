@@ -136,7 +136,7 @@ def test_a_sweep_is_that_of_the_library(open_app: OpenApp) -> None:
     assert list(rows["DCP"]) == ["1", "2", "4", "8"]
     spec = json.loads(app.get("plotly_chart")[0].proto.spec)
     assert spec["data"][0]["y"][:3] == values
-    app.selectbox(key="plan_input2").set_value("context")
+    app.selectbox(key="plan_input2").set_value("context").run()
     app.text_input(key="plan_values2").set_value("1000:20000:1000").run()
     spec = json.loads(app.get("plotly_chart")[0].proto.spec)
     assert spec["data"][0]["type"] == "heatmap"

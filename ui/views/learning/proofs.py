@@ -7,7 +7,7 @@ import streamlit as st
 from calc.fields import WholeField
 from calc.learn.proofs import PROOFS, SIZES, Proof, Sizes, prove
 from calc.view_inputs import EVERY
-from ui import tables
+from ui import numbers, tables
 from ui.bench_tables import error_text
 from ui.state import Result
 from ui.text import Translator
@@ -30,7 +30,9 @@ def _size(t: Translator, name: str) -> int:
     field = EVERY[f"learn_{name}"]
     assert isinstance(field, WholeField)
     label, bounds = t(f"proofs.{name}"), (field.minimum, field.maximum)
-    return st.number_input(label, *bounds, key=field.name, persist_state="session")
+    least, most = (numbers.digits(end) for end in bounds)
+    note = t("asked.bounds", least=least, most=most)
+    return st.number_input(label, *bounds, key=field.name, help=note, persist_state="session")
 
 
 def _outcome(t: Translator, found: list[Proof]) -> None:

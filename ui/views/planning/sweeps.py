@@ -28,7 +28,8 @@ SWEPT_BY = ("output", "input", "values", "input2", "values2")
 def draw(t: Translator, report: Report) -> None:
     """Inputs, the chart, the table, the file."""
     st.markdown(t("plan.sweep.what"))
-    asked.draw(t, "plan", "output", "input", "values", "input2", "values2")
+    two = st.session_state["plan_input2"] != NONE  # without one its values mean nothing
+    asked.draw(t, "plan", *(name for name in SWEPT_BY if two or name != "values2"))
     st.caption(
         t(
             "plan.sweep.how",
@@ -44,7 +45,8 @@ def draw(t: Translator, report: Report) -> None:
         return
     worded = {"output": t(f"plan.output.{made.output.id}")}
     worded |= {axis.name: label(t, axis.name) for axis in made.axes}
-    title = t("plan.sweep.chart", output=worded["output"], input=worded[made.axes[0].name])
+    names = t("plan.sweep.and").join(worded[axis.name] for axis in made.axes)
+    title = t("plan.sweep.chart", output=worded["output"], input=names)
     if made.values.size <= MOST_DRAWN:
         parts.chart(
             t, "sweep_chart", lambda: plan_charts.sweep(t, made, worded, _here(report, made)), title
